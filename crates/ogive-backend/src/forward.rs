@@ -19,6 +19,18 @@ macro_rules! forward_methods {
 #[macro_export]
 macro_rules! forward_required {
     () => {
+        $crate::forward_required_but_products!();
+        $crate::forward_methods! {
+            fn linear(x: &$crate::tensor::Tensor, w: &$crate::Weight) -> $crate::tensor::Tensor;
+            fn experts(x: &$crate::tensor::Tensor, routing: &$crate::Routing, experts: &$crate::Experts) -> $crate::tensor::Tensor;
+        }
+    };
+}
+
+/// The same without `linear` and `experts`, for a wrapper that has products of weights its own way.
+#[macro_export]
+macro_rules! forward_required_but_products {
+    () => {
         fn facts(&self) -> $crate::Facts {
             let mut facts = self.around("facts", |b| Ok(b.facts())).unwrap_or_default();
             // The wrapper may override what the backend inside leaves to its definition, and a trace would go round it.
@@ -32,7 +44,6 @@ macro_rules! forward_required {
             fn new_cache(spec: &$crate::CacheSpec) -> $crate::Cache;
             fn plan(batch: $crate::Batch) -> $crate::Plan;
             fn embed(table: &$crate::Weight, ids: $crate::Ids, plan: &$crate::Plan) -> $crate::tensor::Tensor;
-            fn linear(x: &$crate::tensor::Tensor, w: &$crate::Weight) -> $crate::tensor::Tensor;
             fn rms_norm(x: &$crate::tensor::Tensor, w: &$crate::tensor::Tensor, eps: f32) -> $crate::tensor::Tensor;
             fn layer_norm(x: &$crate::tensor::Tensor, w: &$crate::tensor::Tensor, b: Option<&$crate::tensor::Tensor>, eps: f32) -> $crate::tensor::Tensor;
             fn add(x: $crate::tensor::Tensor, y: &$crate::tensor::Tensor) -> $crate::tensor::Tensor;
@@ -49,7 +60,6 @@ macro_rules! forward_required {
             fn read_state(layer: usize, cache: &$crate::Cache, plan: &$crate::Plan) -> $crate::tensor::Tensor;
             fn write_state(layer: usize, state: &$crate::tensor::Tensor, cache: &$crate::Cache, plan: &$crate::Plan) -> ();
             fn route(logits: &$crate::tensor::Tensor, spec: &$crate::RouterSpec) -> $crate::Routing;
-            fn experts(x: &$crate::tensor::Tensor, routing: &$crate::Routing, experts: &$crate::Experts) -> $crate::tensor::Tensor;
             fn outputs(x: &$crate::tensor::Tensor, plan: &$crate::Plan) -> $crate::tensor::Tensor;
         }
     };
@@ -60,10 +70,21 @@ macro_rules! forward_required {
 #[macro_export]
 macro_rules! forward_provided {
     () => {
+        $crate::forward_provided_but_products!();
         $crate::forward_methods! {
             fn linear_many(x: &$crate::tensor::Tensor, ws: &[&$crate::Weight]) -> Vec<$crate::tensor::Tensor>;
             fn linear_each(x: &$crate::tensor::Tensor, ws: &[$crate::Weight]) -> $crate::tensor::Tensor;
             fn linear_gated(x: &$crate::tensor::Tensor, gate: &$crate::Weight, up: &$crate::Weight, f: $crate::Activation) -> $crate::tensor::Tensor;
+            fn moe(x: &$crate::tensor::Tensor, logits: &$crate::tensor::Tensor, spec: &$crate::RouterSpec, experts: &$crate::Experts) -> $crate::tensor::Tensor;
+        }
+    };
+}
+
+/// The same without `linear_many`, `linear_each`, `linear_gated` and `moe`.
+#[macro_export]
+macro_rules! forward_provided_but_products {
+    () => {
+        $crate::forward_methods! {
             fn add_rms_norm(residual: $crate::tensor::Tensor, x: &$crate::tensor::Tensor, w: &$crate::tensor::Tensor, eps: f32) -> ($crate::tensor::Tensor, $crate::tensor::Tensor);
             fn gated(gate: $crate::tensor::Tensor, up: &$crate::tensor::Tensor, f: $crate::Activation) -> $crate::tensor::Tensor;
             fn attend_cache(layer: usize, q: &$crate::tensor::Tensor, cache: &$crate::Cache, spec: &$crate::AttnSpec, plan: &$crate::Plan) -> $crate::tensor::Tensor;
@@ -72,7 +93,6 @@ macro_rules! forward_provided {
             fn causal_conv(layer: usize, x: &$crate::tensor::Tensor, w: &$crate::tensor::Tensor, cache: &$crate::Cache, plan: &$crate::Plan) -> $crate::tensor::Tensor;
             fn selective_scan(layer: usize, x: &$crate::tensor::Tensor, dt: &$crate::tensor::Tensor, a: &$crate::tensor::Tensor, b_in: &$crate::tensor::Tensor, c: &$crate::tensor::Tensor, cache: &$crate::Cache, plan: &$crate::Plan) -> $crate::tensor::Tensor;
             fn linear_attention(layer: usize, q: &$crate::tensor::Tensor, k: &$crate::tensor::Tensor, v: &$crate::tensor::Tensor, g: &$crate::tensor::Tensor, beta: Option<&$crate::tensor::Tensor>, cache: &$crate::Cache, plan: &$crate::Plan) -> $crate::tensor::Tensor;
-            fn moe(x: &$crate::tensor::Tensor, logits: &$crate::tensor::Tensor, spec: &$crate::RouterSpec, experts: &$crate::Experts) -> $crate::tensor::Tensor;
             fn argmax(x: &$crate::tensor::Tensor) -> Vec<u32>;
             fn top_k(x: $crate::tensor::Tensor, k: usize) -> $crate::tensor::Tensor;
             fn bring(x: &$crate::tensor::Tensor, from: &dyn $crate::Backend, place: Option<$crate::tensor::Tensor>) -> $crate::tensor::Tensor;

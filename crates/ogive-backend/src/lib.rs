@@ -1,9 +1,8 @@
 //! The seam between models and machines.
 //!
-//! [`Backend`] lists the operators a language model is made of. A backend
-//! writes the *required* ones; the *provided* ones are compositions of those,
-//! and a backend overrides one when it can do better. The provided body is the
-//! definition: an override must compute the same thing.
+//! [`Backend`] lists the operators a language model is made of. A backend writes the *required* ones; the *provided* ones are
+//! compositions of those, and a backend overrides one when it can do better. The provided body is the definition: an override must
+//! compute the same thing.
 //!
 //! So a machine that does one operator its own way, here by counting, runs whatever is made of it:
 //!
@@ -47,6 +46,7 @@
 mod batch;
 mod best;
 mod cache;
+mod collect;
 mod composed;
 mod estimate;
 mod facts;
@@ -64,6 +64,7 @@ mod weight;
 pub use batch::{Batch, BlockCopy, BlockTable, Plan, Span, StepKey};
 pub use best::best_of;
 pub use cache::{Cache, CacheSpec, LayerCache, group_windows};
+pub use collect::{Collect, Collected};
 pub use estimate::Estimate;
 pub use facts::Facts;
 pub use inputs::{Input, Vectors};
@@ -81,10 +82,8 @@ use std::{any::Any, fmt::Debug};
 
 /// A machine that can run language models.
 ///
-/// Object-safe on purpose: models are not generic over their backend, and a
-/// backend may live in any crate. A tensor taken by value may be overwritten.
-/// No operator takes host numbers that vary from step to step: those are in
-/// the [`Plan`], so a recorded step can be replayed.
+/// Object-safe on purpose: models are not generic over their backend, and a backend may live in any crate. A tensor taken by value may be
+/// overwritten. No operator takes host numbers that vary from step to step: those are in the [`Plan`], so a recorded step can be replayed.
 ///
 /// `n` is the step's rows. The *contexts* are, for each span in turn, a row for
 /// each token it can see: those before the step and those in it.

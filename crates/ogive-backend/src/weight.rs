@@ -6,6 +6,7 @@ use std::{any::Any, fmt, sync::Arc};
 /// A weight a backend has taken in, still packed.
 #[derive(Clone)]
 pub struct Weight {
+    name: Arc<str>,
     shape: [usize; 3],
     format: &'static Format,
     unpacked: Option<Unpacked>,
@@ -16,12 +17,21 @@ impl Weight {
     /// Wraps a backend's buffer. Called by backends only.
     pub fn new(host: &HostWeight, data: impl Any + Send + Sync) -> Self {
         let unpacked = host.unpacked.clone();
-        Self { shape: host.shape, format: host.format, unpacked, data: Arc::new(data) }
+        let name = host.name.as_str().into();
+        Self { name, shape: host.shape, format: host.format, unpacked, data: Arc::new(data) }
     }
     /// The same of a backend that says whether it had to decode it: called where that differs from what was known of the host's weight.
     #[must_use]
     pub fn with_unpacked(self, unpacked: Option<Unpacked>) -> Self {
         Self { unpacked, ..self }
+    }
+    /// What the checkpoint calls it; of a stack that was made of several, what they have in common. Parts of one tensor have one name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+    /// Whether both are the same, and not only alike.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.data, &other.data)
     }
     /// `[experts, out, in]`
     pub fn shape(&self) -> [usize; 3] {
