@@ -11,6 +11,7 @@ use ogive_tensor::{Config, HostWeight, Source};
 use ogive_weights::{Change, Checkpoint, OpenOptions, bytes_of, is_gguf, is_piped, read_piped};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A model that can be packed.
 #[derive(Debug)]
@@ -20,12 +21,12 @@ pub struct Input {
     /// The file, or the folder.
     pub(crate) path: PathBuf,
     pub(crate) bytes: u64,
-    origin: Origin,
+    pub(crate) origin: Origin,
 }
 
 #[derive(Debug)]
-enum Origin {
-    Gguf(Gguf),
+pub(crate) enum Origin {
+    Gguf(Arc<Gguf>),
     Folder { source: Box<dyn Source>, config: Config },
 }
 
@@ -94,7 +95,8 @@ impl Input {
             metadata.remove(key);
         }
         let bytes = gguf.byte_len();
-        Self { metadata, tensors, path: path.to_owned(), bytes, origin: Origin::Gguf(gguf) }.with_tensors()
+        Self { metadata, tensors, path: path.to_owned(), bytes, origin: Origin::Gguf(Arc::new(gguf)) }
+            .with_tensors()
     }
 
     fn from_folder(path: &Path) -> Result<Self> {
@@ -195,7 +197,7 @@ impl Input {
 }
 
 /// `[experts, rows, cols]` of dimensions fastest first.
-fn folded(dims: &[u64]) -> Result<[usize; 3]> {
+pub(crate) fn folded(dims: &[u64]) -> Result<[usize; 3]> {
     let mut shape = [1_usize; 3];
     for (i, d) in dims.iter().enumerate() {
         let d = usize::try_from(*d).ok();

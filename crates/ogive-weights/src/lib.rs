@@ -46,7 +46,7 @@ mod sentence;
 pub use ::gguf_file;
 pub use bytes::bytes_of;
 pub use files::is_of_model;
-pub use gguf::{Change, GgufSource, Header, Rule, Settings, Translation, translations};
+pub use gguf::{Change, GgufSource, Header, Origin, Rule, Settings, Translation, translations};
 pub use ogive_tensor as tensor;
 pub use open::{Checkpoint, OpenOptions, is_gguf, is_piped, open, read_piped};
 pub use packed::is_float8;

@@ -6,6 +6,7 @@
 
 mod dat;
 mod file;
+mod model;
 
 use crate::{Error, Result};
 use std::collections::BTreeMap;
@@ -136,6 +137,11 @@ impl Importance {
         let path = self.path.as_deref().map_or("those given".into(), Path::to_string_lossy);
         Error::Importance { doing: format!("using the importances {path}"), why: why.into() }
     }
+}
+
+/// An error about importances that are being made.
+fn unfit(why: impl Into<String>) -> Error {
+    Error::Importance { doing: "collecting importances".into(), why: why.into() }
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ pub use arch::translations;
 pub use change::Change;
 pub use header::Header;
 pub use settings::Settings;
-pub use source::GgufSource;
+pub use source::{GgufSource, Origin};
 pub use translation::{Rule, Translation};
 
 pub(crate) use source::read;

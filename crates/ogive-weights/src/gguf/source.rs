@@ -37,6 +37,18 @@ struct Entry {
     change: Option<Change>,
 }
 
+/// What a weight of a [`GgufSource`] is made of.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Origin {
+    /// The weight's name, one of Hugging Face's where a rule gives it that.
+    pub name: String,
+    /// The names of the file's tensors that it is made of.
+    pub of: Vec<String>,
+    /// How; `None` where it is the one tensor as it is.
+    pub change: Option<Change>,
+}
+
 impl GgufSource {
     /// The tensors of `gguf` by the rules of `translation`; `config` is what [`Translation::config`] gave.
     ///
@@ -97,6 +109,16 @@ impl GgufSource {
     /// The file.
     pub fn gguf(&self) -> &Arc<Gguf> {
         &self.gguf
+    }
+
+    /// What each weight is made of, in the order of the file.
+    pub fn origins(&self) -> Vec<Origin> {
+        let origin = |entry: &Entry| Origin {
+            name: entry.name.clone(),
+            of: self.tensors_of(entry).map(|t| t.name().to_owned()).collect(),
+            change: entry.change.clone(),
+        };
+        self.entries.iter().map(origin).collect()
     }
 
     fn tensors_of<'a>(&'a self, entry: &'a Entry) -> impl Iterator<Item = &'a TensorInfo> {
