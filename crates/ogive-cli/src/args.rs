@@ -1,8 +1,8 @@
 //! The command line: which commands there are, and the switches that hold for all of them.
 
 use crate::commands::{
-    bench, chat, detokenize, devices, embed, inspect, logits, perplexity, quantize, run, synth, template,
-    tokenize,
+    bench, chat, detokenize, devices, embed, imatrix, inspect, logits, perplexity, quantize, run, synth,
+    template, tokenize,
 };
 use crate::error::Result;
 use crate::interrupt::Interrupt;
@@ -57,6 +57,8 @@ enum Command {
     Embed(embed::Args),
     /// Measures how well the model foretells a text file
     Perplexity(perplexity::Args),
+    /// Collects what columns of the model's matrices count on a text, for quantize --imatrix
+    Imatrix(imatrix::Args),
     /// Packs a model: a GGUF file or a Hugging Face folder in, a GGUF file out
     Quantize(quantize::Args),
     /// Measures tokens per second
@@ -96,6 +98,7 @@ impl Cli {
             Command::Tokenize(args) => tokenize::run(&args, &context),
             Command::Detokenize(args) => detokenize::run(&args, &context),
             Command::Perplexity(args) => perplexity::run(&args, &context),
+            Command::Imatrix(args) => imatrix::run(&args, &context),
             Command::Quantize(args) => quantize::run(&args, &context),
             Command::Template(args) => template::run(&args, &context),
             Command::Logits(args) => logits::run(&args, &context),

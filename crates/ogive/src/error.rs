@@ -52,8 +52,8 @@ pub enum Error {
     /// A chat was asked of a model without a template.
     #[error("this model has no chat template; use plain prompts, or give a template")]
     NoTemplate,
-    /// A text cannot be scored.
-    #[error("scoring a text: {0}")]
+    /// A text cannot be scored, or be run for what it does in the model.
+    #[error("reading a text in windows: {0}")]
     Scoring(String),
     /// There is nothing to start from.
     #[error("the prompt is empty: it has no token, and none was added to begin a text with; give a prompt")]

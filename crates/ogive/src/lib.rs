@@ -26,6 +26,7 @@
 //! All of it is synchronous: give it a thread of its own in an asynchronous program. A model computes with one pool of threads, at which
 //! sessions of several threads take turns. Drop a [`Generation`] to cancel it.
 
+mod calibration;
 mod calls;
 mod chat;
 #[cfg(feature = "grammar")]
@@ -57,6 +58,7 @@ mod thinking;
 mod vision;
 mod vocabulary;
 
+pub use calibration::Calibration;
 pub use chat::{Chat, Reply};
 pub use demo::{DEMO, is_demo, open_gguf};
 pub use device::{CudaDevices, Device, cpu_is_forced, device_memory, devices, libraries};

@@ -111,17 +111,7 @@ impl Perplexity {
     /// # Errors
     /// If the window is not of the context's length, or if computing fails. Nothing is counted then.
     pub fn add(&mut self, window: &[u32]) -> Result<Score> {
-        if window.len() != self.context {
-            return Err(Error::Scoring(format!(
-                "a window has {} tokens instead of {}",
-                window.len(),
-                self.context
-            )));
-        }
-        let mut ids = window.to_vec();
-        if let (Some(begin), Some(first)) = (self.begin, ids.first_mut()) {
-            *first = begin;
-        }
+        let ids = self.begun(window)?;
         let mut how = Evaluate::new();
         self.model.adjust(&mut how);
         let found = score(&**self.model.backend(), &**self.model.layers(), &ids, 0, &how)?;
@@ -141,6 +131,22 @@ impl Perplexity {
         self.squares += squares;
         self.tokens += tokens;
         Ok(self.score())
+    }
+
+    /// A window with what begins a text in the place of its first token.
+    pub(crate) fn begun(&self, window: &[u32]) -> Result<Vec<u32>> {
+        if window.len() != self.context {
+            return Err(Error::Scoring(format!(
+                "a window has {} tokens instead of {}",
+                window.len(),
+                self.context
+            )));
+        }
+        let mut ids = window.to_vec();
+        if let (Some(begin), Some(first)) = (self.begin, ids.first_mut()) {
+            *first = begin;
+        }
+        Ok(ids)
     }
 
     /// The estimate so far.

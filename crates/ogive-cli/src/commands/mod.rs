@@ -5,6 +5,7 @@ pub(crate) mod chat;
 pub(crate) mod detokenize;
 pub(crate) mod devices;
 pub(crate) mod embed;
+pub(crate) mod imatrix;
 pub(crate) mod inspect;
 pub(crate) mod logits;
 pub(crate) mod perplexity;

@@ -9,7 +9,8 @@ use crate::figures::{Bytes, Count};
 use crate::options::{megabytes, progress, threads};
 use crate::{files, output};
 use ogive_quantize::{
-    Facts, FileFormat, GgmlType, Input, Mix, Packed, Progress, Quantize, Rule, Shape, Summary, tensor_type,
+    Facts, FileFormat, GgmlType, Importance, Input, Mix, Packed, Progress, Quantize, Rule, Shape, Summary,
+    tensor_type,
 };
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -42,6 +43,10 @@ pub(crate) struct Args {
     /// as they are; may be repeated, the first that matches counts
     #[arg(long, value_name = "PATTERN=TYPE", value_parser = written)]
     tensor_type: Vec<Written>,
+    /// Packs by what columns count: an importance matrix of the model, as `ogive imatrix` and llama.cpp's llama-imatrix write them (GGUF, or
+    /// the older .dat)
+    #[arg(long, value_name = "FILE", conflicts_with = "mmproj")]
+    imatrix: Option<PathBuf>,
     /// Packs what is packed already, which loses more than packing the original
     #[arg(long)]
     allow_requantize: bool,
@@ -86,6 +91,10 @@ impl Args {
             .rules(self.tensor_type.iter().map(|r| r.rule.clone()).collect())
             .allow_requantize(self.allow_requantize)
             .overwrite(self.force);
+        let all = match &self.imatrix {
+            Some(path) => all.importance(Importance::open(path)?),
+            None => all,
+        };
         Ok(self.threads.into_iter().fold(all, |all, n| all.threads(n)))
     }
 }
@@ -94,15 +103,20 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     let quantize = args.quantize()?;
     let out = match (&args.out, args.plan) {
         (Some(out), false) => out,
-        _ => return plan(args, &args.open()?, context),
+        _ => return plan(args, &quantize, &args.open()?, context),
     };
     if ogive::is_demo(out) {
         let why = "this is the name of Ogive's own model; name a file";
         return Err(Error::failed(format_args!("writing {}: {why}", out.display())));
     }
     files::check(out, &args.input)?;
+    if let Some(imatrix) = &args.imatrix {
+        files::check(out, imatrix)?;
+    }
     let input = args.open()?;
-    check_rules(&args.tensor_type, &input, &planned(args, &input)?)?;
+    let tensors = planned(&quantize, &input)?;
+    check_rules(&args.tensor_type, &input, &tensors)?;
+    warn(&quantize.wants_importance(&tensors), context);
     let (start, patience) = (Instant::now(), context.interrupt.patience());
     let bar = progress(context, "packing", 0, " MB");
     let mut shown = None;
@@ -125,18 +139,41 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
         packed => packed?,
     };
     context.note(summary(args, &packed, std::fs::metadata(out)?.len(), start.elapsed()));
+    if let [first, ..] = &packed.without_importance[..] {
+        let count = packed.without_importance.len();
+        context.note(format_args!(
+            "{count} tensors were packed without importances, as the matrix has none of them: {first}{}",
+            match count {
+                1 => "",
+                _ => " and others",
+            }
+        ));
+    }
     Ok(())
 }
 
 /// What every tensor would become, whether or not it may be packed again.
-fn planned(args: &Args, input: &Input) -> Result<Vec<Packed>> {
-    Ok(args.quantize()?.allow_requantize(true).plan(input)?)
+fn planned(quantize: &Quantize, input: &Input) -> Result<Vec<Packed>> {
+    Ok(quantize.clone().allow_requantize(true).plan(input)?)
+}
+
+/// That tensors get few bits, and nothing says where these count. llama.cpp refuses it; but some formats of its list do badly without
+/// importances and some well enough, and who measures, or packs random weights, has no use for a text.
+fn warn(poor: &[&str], context: &Context) {
+    if let [first, ..] = poor {
+        context.note(format_args!(
+            "{} tensors ({first} is the first) get so few bits that the model will be poor without an importance matrix of them: make one with \
+             `ogive imatrix`, and give it by --imatrix, or take a larger format",
+            poor.len()
+        ));
+    }
 }
 
 /// Prints the plan.
-fn plan(args: &Args, input: &Input, context: &Context) -> Result<()> {
-    let tensors = planned(args, input)?;
+fn plan(args: &Args, quantize: &Quantize, input: &Input, context: &Context) -> Result<()> {
+    let tensors = planned(quantize, input)?;
     check_rules(&args.tensor_type, input, &tensors)?;
+    warn(&quantize.wants_importance(&tensors), context);
     tensors.iter().try_for_each(line)?;
     if !args.allow_requantize && tensors.iter().any(|t| t.from != t.to && !t.from.is_plain()) {
         context.note("some of it is packed already: packing it again takes --allow-requantize");
