@@ -4,7 +4,7 @@
 //! text that was cut short on purpose (`--chunks`), and nobody would see which it is.
 
 use crate::args::Context;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, with_causes};
 use crate::figures::Count;
 use crate::options::{Machine, ModelPath, check_plain};
 use crate::{files, output};
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     let mut calibration = Calibration::new(&model, size)?.head(args.process_output);
     let ids = calibration.encode(&text)?;
     drop(text);
-    let windows = calibration.windows(&ids)?;
+    let windows = calibration.windows(&ids).map_err(|e| too_short(&e, ids.len()))?;
     let count = args.chunks.map_or(windows.len(), |n| n.get().min(windows.len()));
     context.note(format_args!("{} tokens; reading {count} chunks of {size}", ids.len()));
     let (start, patience) = (Instant::now(), context.interrupt.patience());
@@ -114,6 +114,12 @@ fn read(args: &Args) -> Result<(Vec<u8>, String)> {
         )));
     }
     Ok((text, name))
+}
+
+/// What the library says, and the option that helps.
+fn too_short(why: &ogive::Error, tokens: usize) -> Error {
+    let help = if tokens < LEAST { String::new() } else { format!(", as with -c {tokens}") };
+    Error::failed(format_args!("{}{help}", with_causes(why)))
 }
 
 /// Sums in single precision, as files have them.

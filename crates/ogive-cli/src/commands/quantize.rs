@@ -139,15 +139,15 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
         packed => packed?,
     };
     context.note(summary(args, &packed, std::fs::metadata(out)?.len(), start.elapsed()));
-    if let [first, ..] = &packed.without_importance[..] {
-        let count = packed.without_importance.len();
-        context.note(format_args!(
-            "{count} tensors were packed without importances, as the matrix has none of them: {first}{}",
-            match count {
-                1 => "",
-                _ => " and others",
-            }
-        ));
+    match &packed.without_importance[..] {
+        [] => {}
+        [one] => {
+            context.note(format_args!("the matrix has no importances of {one}, which was packed without"))
+        }
+        [first, rest @ ..] => context.note(format_args!(
+            "the matrix has no importances of {first} and {} others, which were packed without",
+            rest.len()
+        )),
     }
     Ok(())
 }

@@ -200,7 +200,7 @@ mod tests {
     fn every_type_decodes_to_the_deviation_that_was_asked_for() {
         let listed =
             ["F32", "F16", "BF16", "Q8_0", "Q4_0", "Q5_0", "Q5_1", "MXFP4", "NVFP4", "Q4_K", "Q5_K", "Q6_K"];
-        for ty in listed.into_iter().chain(crate::synth::READ_ONLY.iter().map(|f| f.base.name())) {
+        for ty in listed.into_iter().chain(crate::synth::PURE.iter().map(|f| f.base.name())) {
             let format = format_by_name(ty).unwrap();
             let ty = *GgmlType::ALL.iter().find(|t| t.name() == ty).unwrap();
             // The scales of a wide matrix are subnormal halves.

@@ -58,31 +58,31 @@ pub(crate) enum Error {
     Thread,
 }
 
-/// The formats whose blocks can be drawn at random, of those that `ogive quantize` writes.
+/// The formats whose blocks can be drawn at random, mixed as `ogive quantize` mixes them.
 const FORMATS: [&str; 10] =
     ["f32", "f16", "bf16", "q8_0", "q6_k", "q5_k_m", "q4_k_m", "q4_0", "nvfp4", "mxfp4_moe"];
 
-/// Those that it does not write. llama.cpp's files of these names mix several of them, by importance; here every matrix has the one, but
-/// for the embedding and the head.
-static READ_ONLY: [FileFormat; 9] = [
-    read_only("iq3_s", GgmlType::IQ3_S, 26),
-    read_only("iq3_xxs", GgmlType::IQ3_XXS, 23),
-    read_only("iq2_s", GgmlType::IQ2_S, 28),
-    read_only("iq2_xs", GgmlType::IQ2_XS, 20),
-    read_only("iq2_xxs", GgmlType::IQ2_XXS, 19),
-    read_only("tq2_0", GgmlType::TQ2_0, 37),
-    read_only("iq1_m", GgmlType::IQ1_M, 31),
-    read_only("tq1_0", GgmlType::TQ1_0, 36),
-    read_only("iq1_s", GgmlType::IQ1_S, 24),
+/// Those of few bits. Files of these names mix several of them; here every matrix has the one, but for the embedding and the head, so that what
+/// is measured is the one format.
+static PURE: [FileFormat; 9] = [
+    pure("iq3_s", GgmlType::IQ3_S, 26),
+    pure("iq3_xxs", GgmlType::IQ3_XXS, 23),
+    pure("iq2_s", GgmlType::IQ2_S, 28),
+    pure("iq2_xs", GgmlType::IQ2_XS, 20),
+    pure("iq2_xxs", GgmlType::IQ2_XXS, 19),
+    pure("tq2_0", GgmlType::TQ2_0, 37),
+    pure("iq1_m", GgmlType::IQ1_M, 31),
+    pure("tq1_0", GgmlType::TQ1_0, 36),
+    pure("iq1_s", GgmlType::IQ1_S, 24),
 ];
 
-const fn read_only(name: &'static str, base: GgmlType, file_type: u32) -> FileFormat {
+const fn pure(name: &'static str, base: GgmlType, file_type: u32) -> FileFormat {
     FileFormat { name, base, file_type }
 }
 
 /// All of both, the largest first.
 fn formats() -> impl Iterator<Item = &'static FileFormat> {
-    FORMATS.iter().filter_map(|name| FileFormat::find(name).ok()).chain(&READ_ONLY)
+    FORMATS.iter().filter_map(|name| FileFormat::find(name).ok()).chain(&PURE)
 }
 
 /// Names of all shapes, for messages.

@@ -48,22 +48,25 @@ pub(crate) const ATTENTION: f32 = 0.5;
 /// Deviation of biases: beside queries and keys of 1.
 const BIAS: f32 = 0.1;
 
-/// The tensors of `shape` in `format`, with the types that `ogive quantize` would give them if it wrote all formats.
+/// The tensors of `shape` in `format`, with the types that `ogive quantize` would give them, or all with the one type where formats are
+/// [pure](super::PURE).
 pub(crate) fn plan(shape: &Shape, format: &'static FileFormat) -> Vec<TensorPlan> {
     let mut tensors = bare(shape);
     let facts =
         Facts::new(shape.family.architecture(), shape.layers, shape.heads, shape.kv_heads, shape.experts[0]);
     let shapes: Vec<_> = tensors.iter().map(|t| (&*t.name, &*t.dims)).collect();
-    let read_only = super::READ_ONLY.contains(format);
     let mut mix = Mix::new(format);
+    mix.pure = super::PURE.contains(format);
+    let whole = shape.dim.is_multiple_of(256);
+    mix.output = mix.pure.then_some(if whole { GgmlType::Q6_K } else { GgmlType::Q8_0 });
     // An embedding that is the head, too, is packed as that.
-    mix.embedding = (read_only && !shape.tied && shape.dim.is_multiple_of(256)).then_some(GgmlType::Q4_K);
+    mix.embedding = (mix.pure && !shape.tied && whole).then_some(GgmlType::Q4_K);
     // It fails for types that were asked for by a tensor's name alone and do not fit.
     let types = mix.choose(&facts, &shapes).unwrap_or_default();
     for (tensor, ty) in tensors.iter_mut().zip(types) {
         tensor.ty = match ty {
-            // The choice knows nothing smaller for rows that are no whole superblocks.
-            Some(GgmlType::F16) if read_only && tensor.dims[0].is_multiple_of(32) => GgmlType::Q4_0,
+            // What the choice falls back to cannot be drawn.
+            Some(GgmlType::IQ4_NL) => GgmlType::Q4_0,
             ty => ty.unwrap_or(GgmlType::F32),
         };
     }

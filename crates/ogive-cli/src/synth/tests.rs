@@ -84,7 +84,7 @@ fn the_tiny_shape_runs_in_every_format() {
 /// A file of the tiny shape with these tensors, as it is or with every number in single precision.
 fn file_of(tensors: &[TensorPlan], decoded: bool) -> ogive::weights::Checkpoint {
     let mut writer = GgufWriter::new();
-    metadata::set(&mut writer, Shape::find("tiny").unwrap(), &READ_ONLY[0], 1);
+    metadata::set(&mut writer, Shape::find("tiny").unwrap(), &PURE[0], 1);
     let mut all = Vec::new();
     for t in tensors {
         let mut bytes: Vec<u8> = chunks(t).flat_map(|chunk| chunk.make(1)).collect();
@@ -105,16 +105,16 @@ fn file_of(tensors: &[TensorPlan], decoded: bool) -> ogive::weights::Checkpoint 
     OpenOptions::new().of_gguf(Gguf::from_bytes(file).unwrap().into()).unwrap()
 }
 
-/// Nothing encodes these formats, so other tests have rows of them and no model: read, loaded and multiplied packed, a file gives in single
+/// Read, loaded and multiplied packed, a file gives in single
 /// precision the bits that its numbers give, and nearly those with activations in eight bits.
 #[test]
-fn a_file_of_all_formats_that_are_only_read_computes_what_its_numbers_do() {
-    let mut tensors = plan(Shape::find("tiny").unwrap(), &READ_ONLY[0]);
-    let base = READ_ONLY[0].base;
-    for (t, f) in tensors.iter_mut().filter(|t| t.ty == base).zip(READ_ONLY.iter().cycle()) {
+fn a_file_of_all_formats_of_few_bits_computes_what_its_numbers_do() {
+    let mut tensors = plan(Shape::find("tiny").unwrap(), &PURE[0]);
+    let base = PURE[0].base;
+    for (t, f) in tensors.iter_mut().filter(|t| t.ty == base).zip(PURE.iter().cycle()) {
         t.ty = f.base;
     }
-    assert!(READ_ONLY.iter().all(|f| tensors.iter().any(|t| t.ty == f.base)));
+    assert!(PURE.iter().all(|f| tensors.iter().any(|t| t.ty == f.base)));
     let (packed, plain) = (file_of(&tensors, false), file_of(&tensors, true));
     let ids: Vec<u32> = (0..20).map(|i| (i * 83 + 40) % 512).collect();
     let run = |file: &ogive::weights::Checkpoint, precision| {
@@ -326,7 +326,7 @@ fn q4_k_m_chooses_types_as_llama_cpp_does() {
 
 #[test]
 fn formats_that_are_only_read_leave_the_embedding_and_the_head_more_bits() {
-    let types = |shape: &str| kinds(&plan(Shape::find(shape).unwrap(), &READ_ONLY[4]));
+    let types = |shape: &str| kinds(&plan(Shape::find(shape).unwrap(), &PURE[4]));
     let (tied, own, odd) = (types("llama-3.2-1b"), types("llama-3.1-8b"), types("qwen2.5-0.5b"));
     assert_eq!((tied["token_embd.weight"][0], tied["ffn_down.weight"][3]), ("Q6_K", "IQ2_XXS"));
     assert_eq!((own["token_embd.weight"][0], own["output.weight"][0]), ("Q4_K", "Q6_K"));

@@ -15,11 +15,8 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Importance, String> {
     let mut rest = Rest(bytes);
     let count = rest.number("the number of entries")?;
     if count == 0 || count > bytes.len() / LEAST {
-        return Err(format!(
-            "it is no GGUF file, and as one of the older form (.dat) it would have {count} entries in {} bytes; \
-             make one with `ogive imatrix`",
-            bytes.len()
-        ));
+        let why = "it is no GGUF file, and no importance matrix of the older form (.dat) either; make one with `ogive imatrix`";
+        return Err(why.into());
     }
     let mut all = Importance::new();
     for i in 0..count {
