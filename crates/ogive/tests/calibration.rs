@@ -2,6 +2,8 @@
 //!
 //! `importance.json` is what `xtask/golden/importance.py` found by hooks.
 
+#![allow(clippy::print_stdout, reason = "figures are to be seen")]
+
 mod common;
 
 use common::shared;
