@@ -149,7 +149,7 @@ mod tests {
         let e = FileFormat::find("q9").unwrap_err().to_string();
         assert!(e.contains("`q9`") && e.contains("q4_k_m, q4_0"), "{e}");
         assert_eq!(tensor_type("iq4_xs").unwrap(), GgmlType::IQ4_XS);
-        let e = tensor_type("iq2_xs").unwrap_err().to_string();
+        let e = tensor_type("q8_k").unwrap_err().to_string();
         assert!(e.contains("mxfp4") && !e.contains("i32"), "{e}");
     }
 }

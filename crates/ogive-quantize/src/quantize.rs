@@ -346,7 +346,7 @@ impl Quantize {
             let weight = input.weight(tensor, piece)?;
             // Parts are experts, one or more.
             let [experts, _, cols] = weight.shape;
-            let (own, rest) = counts.split_at_checked(experts * cols).unwrap_or_default();
+            let (own, rest) = counts.split_at_checked(experts.saturating_mul(cols)).unwrap_or_default();
             counts = rest;
             pack(&weight, own, to, self.threads, &mut *take)?;
             weight.bytes.release();
