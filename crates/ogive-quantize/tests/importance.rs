@@ -1,5 +1,7 @@
 //! Importance matrices: files in both forms and damaged ones, and what packing makes of them.
 
+#![allow(clippy::print_stdout, reason = "a skipped test says so")]
+
 mod common;
 
 use common::{format, packed, shared};
@@ -111,6 +113,32 @@ fn what_is_no_importance_matrix_is_told_by_what_it_is() {
     );
     let missing = Importance::open("/nowhere/imatrix.gguf").unwrap_err().to_string();
     assert!(missing.contains("/nowhere/imatrix.gguf"), "{missing}");
+}
+
+fn seeds() -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/imatrix")
+}
+
+#[test]
+#[ignore = "writes the fuzz target's seeds"]
+fn write_seeds() {
+    std::fs::create_dir_all(seeds()).unwrap();
+    std::fs::write(seeds().join("gguf"), some().to_gguf().unwrap()).unwrap();
+    let end = [&7_i32.to_le_bytes()[..], &4_i32.to_le_bytes(), b"text"].concat();
+    let entries: [(&str, i32, &[f32]); 2] = [("a.weight", 3, &[6.0, 9.0]), ("b.weight", 0, &[2.0; 4])];
+    std::fs::write(seeds().join("dat"), dat(&entries, &end)).unwrap();
+}
+
+#[test]
+fn seeds_are_read() {
+    if !seeds().is_dir() {
+        println!("skipped: fuzz/corpus/imatrix not found");
+        return;
+    }
+    for file in std::fs::read_dir(seeds()).unwrap() {
+        let path = file.unwrap().path();
+        assert!(Importance::open(&path).unwrap().len() == 2, "{path:?}");
+    }
 }
 
 /// Nothing panics, and nothing is allocated that is not there: a length of 2 GiB in a file of 90 bytes is an error.
