@@ -1,9 +1,11 @@
 //! Packing numbers as K-quants: first a scale per sub-block, then the superblock's factors, then the codes.
 //!
 //! The scales are searched for (see `search`) and the codes chosen last, for the scales as they are after rounding, to which an
-//! affine block's minima are fitted once more. Every element's error counts alike: ggml weighs large elements more, but without
-//! knowing the activations one weight is as likely to be multiplied by a large one as any other.
+//! affine block's minima are fitted once more. Where nothing is known of the activations every element's error counts alike: ggml weighs
+//! large elements more, but one weight is as likely to be multiplied by a large activation as any other. For the same reason
+//! importances are taken as they are, and not times an element's size.
 
+use super::importance::{Alike, Importance};
 use super::k_quants::{LEN, six_bit_shift, six_bit_start, two_bit_shift, two_bit_start};
 use super::put_half;
 use super::search::{Affine, affine, code, inverse, refit_affine, refit_symmetric, symmetric};
@@ -23,11 +25,19 @@ struct AffineBlock<const SUBS: usize> {
 
 impl<const SUBS: usize> AffineBlock<SUBS> {
     /// `levels` is the greatest code, `fine` the greatest scale and minimum.
-    fn of(x: &[f32], levels: u8, fine: u8) -> Self {
+    fn of(x: &[f32], importance: &[f32], levels: u8, fine: u8) -> Self {
+        if importance.is_empty() {
+            Self::by(x, Alike, levels, fine)
+        } else {
+            Self::by(x, importance, levels, fine)
+        }
+    }
+
+    fn by(x: &[f32], w: impl Importance, levels: u8, fine: u8) -> Self {
         let sub = LEN / SUBS;
         let mut fits = [Affine::default(); SUBS];
-        for (fit, x) in fits.iter_mut().zip(x.chunks_exact(sub)) {
-            *fit = affine(x, levels);
+        for (i, (fit, x)) in fits.iter_mut().zip(x.chunks_exact(sub)).enumerate() {
+            *fit = affine(x, w.part(i * sub, sub), levels);
         }
         let greatest = |f: fn(&Affine) -> f32| fits.iter().map(f).fold(0.0, f32::max);
         let d = half_not_below(greatest(|f| f.scale) / f32::from(fine));
@@ -41,18 +51,18 @@ impl<const SUBS: usize> AffineBlock<SUBS> {
             codes: [0; LEN],
         };
         it.choose_codes(x, levels);
-        it.refit_factors(x, levels);
-        it.refit_subs(x, levels, fine);
-        it.refit_factors(x, levels);
+        it.refit_factors(x, w, levels);
+        it.refit_subs(x, w, levels, fine);
+        it.refit_factors(x, w, levels);
         it
     }
 
     /// Factors anew for the scales, minima and codes as they are, where that lessens the error.
-    fn refit_factors(&mut self, x: &[f32], levels: u8) {
-        let Some((d, dmin)) = refit_affine(x, &self.codes, &self.scales, &self.mins) else { return };
+    fn refit_factors(&mut self, x: &[f32], w: impl Importance, levels: u8) {
+        let Some((d, dmin)) = refit_affine(x, w, &self.codes, &self.scales, &self.mins) else { return };
         let mut other = Self { d: through_half(d), dmin: through_half(dmin), ..*self };
         other.choose_codes(x, levels);
-        if other.error(x) < self.error(x) {
+        if other.error(x, w) < self.error(x, w) {
             *self = other;
         }
     }
@@ -60,22 +70,24 @@ impl<const SUBS: usize> AffineBlock<SUBS> {
     /// Scales and minima anew, sub-block by sub-block, where that lessens the error. They were rounded without regard to each
     /// other, which costs much where the codes of scales are small: values whose scale became 0 would all decode to the least of
     /// them. So the scales beside each are tried too, each with the minimum that fits it.
-    fn refit_subs(&mut self, x: &[f32], levels: u8, fine: u8) {
+    fn refit_subs(&mut self, x: &[f32], w: impl Importance, levels: u8, fine: u8) {
         let inverse_dmin = inverse(self.dmin);
         for (i, x) in x.chunks_exact(LEN / SUBS).enumerate() {
+            let w = w.part(i * x.len(), x.len());
             let (rounded, first) = (self.scales[i], self.mins[i]);
             let codes = &mut self.codes[i * x.len()..][..x.len()];
-            let mut least = distance(x, codes, self.d * f32::from(rounded), self.dmin * f32::from(first));
+            let mut least = distance(x, w, codes, self.d * f32::from(rounded), self.dmin * f32::from(first));
             for scale in rounded.saturating_sub(1)..=fine.min(rounded + 1) {
                 let factor = self.d * f32::from(scale);
                 let mut tried = [0; LEN];
                 let tried = &mut tried[..x.len()];
                 quantize(x, factor, self.dmin * f32::from(first), levels, tried);
                 for _ in 0..ROUNDS {
-                    let over: f32 = tried.iter().zip(x).map(|(&q, x)| factor * f32::from(q) - x).sum();
-                    let min = code(over / x.len() as f32 * inverse_dmin, fine);
+                    let over = tried.iter().zip(x).enumerate();
+                    let over: f32 = over.map(|(i, (&q, x))| w.at(i) * (factor * f32::from(q) - x)).sum();
+                    let min = code(over / w.sum(x.len()) * inverse_dmin, fine);
                     quantize(x, factor, self.dmin * f32::from(min), levels, tried);
-                    let error = distance(x, tried, factor, self.dmin * f32::from(min));
+                    let error = distance(x, w, tried, factor, self.dmin * f32::from(min));
                     if error >= least || error.is_nan() {
                         break;
                     }
@@ -98,10 +110,11 @@ impl<const SUBS: usize> AffineBlock<SUBS> {
         }
     }
 
-    fn error(&self, x: &[f32]) -> f32 {
+    fn error(&self, x: &[f32], w: impl Importance) -> f32 {
         let sub = LEN / SUBS;
         let subs = x.chunks_exact(sub).zip(self.codes.chunks_exact(sub)).enumerate();
-        subs.map(|(i, (x, q))| distance(x, q, self.factors(i).0, self.factors(i).1)).sum()
+        subs.map(|(i, (x, q))| distance(x, w.part(i * sub, sub), q, self.factors(i).0, self.factors(i).1))
+            .sum()
     }
 }
 
@@ -113,9 +126,10 @@ fn quantize(x: &[f32], scale: f32, min: f32, levels: u8, codes: &mut [u8]) {
     }
 }
 
-/// What the codes are off by, squared and summed up.
-fn distance(x: &[f32], codes: &[u8], scale: f32, min: f32) -> f32 {
-    x.iter().zip(codes).map(|(x, &q)| (scale * f32::from(q) - min - x).powi(2)).sum()
+/// What the codes are off by, squared and summed up by importance.
+fn distance(x: &[f32], w: impl Importance, codes: &[u8], scale: f32, min: f32) -> f32 {
+    let both = x.iter().zip(codes).enumerate();
+    both.map(|(i, (x, &q))| w.at(i) * (scale * f32::from(q) - min - x).powi(2)).sum()
 }
 
 /// A symmetric superblock before packing: `d · scales[i] · (codes - half)`.
@@ -127,10 +141,18 @@ struct SymmetricBlock {
 
 impl SymmetricBlock {
     /// Codes go from 0 to `2 · half - 1`, scales from `-fine` to `fine - 1`.
-    fn of(x: &[f32], half: i8, fine: f32) -> Self {
+    fn of(x: &[f32], importance: &[f32], half: i8, fine: f32) -> Self {
+        if importance.is_empty() {
+            Self::by(x, Alike, half, fine)
+        } else {
+            Self::by(x, importance, half, fine)
+        }
+    }
+
+    fn by(x: &[f32], w: impl Importance, half: i8, fine: f32) -> Self {
         let mut fits = [0.0_f32; 16];
-        for (fit, x) in fits.iter_mut().zip(x.chunks_exact(16)) {
-            *fit = symmetric(x, half);
+        for (i, (fit, x)) in fits.iter_mut().zip(x.chunks_exact(16)).enumerate() {
+            *fit = symmetric(x, w.part(16 * i, 16), half);
         }
         let furthest = fits.iter().fold(0.0_f32, |m, &s| if s.abs() > m.abs() { s } else { m });
         let d = half_not_below(furthest / -fine);
@@ -138,10 +160,10 @@ impl SymmetricBlock {
         let scales = fits.map(|s| (s * inverse).round().clamp(-fine, fine - 1.0) as i8);
         let mut it = Self { d, scales, codes: [0; LEN] };
         it.choose_codes(x, half);
-        let d = through_half(refit_symmetric(x, &it.codes, &it.scales, half).unwrap_or(it.d));
+        let d = through_half(refit_symmetric(x, w, &it.codes, &it.scales, half).unwrap_or(it.d));
         let mut other = Self { d, ..it };
         other.choose_codes(x, half);
-        if other.error(x, half) < it.error(x, half) { other } else { it }
+        if other.error(x, w, half) < it.error(x, w, half) { other } else { it }
     }
 
     fn choose_codes(&mut self, x: &[f32], half: i8) {
@@ -154,19 +176,21 @@ impl SymmetricBlock {
         }
     }
 
-    fn error(&self, x: &[f32], half: i8) -> f32 {
+    fn error(&self, x: &[f32], w: impl Importance, half: i8) -> f32 {
         let zero = f32::from(half);
         let mut sum = 0.0;
         for (i, (x, q)) in x.chunks_exact(16).zip(self.codes.chunks_exact(16)).enumerate() {
             let scale = self.d * f32::from(self.scales[i]);
-            sum += x.iter().zip(q).map(|(x, &q)| (scale * (f32::from(q) - zero) - x).powi(2)).sum::<f32>();
+            let (both, w) = (x.iter().zip(q).enumerate(), w.part(16 * i, 16));
+            sum +=
+                both.map(|(i, (x, &q))| w.at(i) * (scale * (f32::from(q) - zero) - x).powi(2)).sum::<f32>();
         }
         sum
     }
 }
 
-pub(super) fn q2_k(x: &[f32], _: &[f32], b: &mut [u8]) {
-    let it = AffineBlock::<16>::of(x, 3, 15);
+pub(super) fn q2_k(x: &[f32], importance: &[f32], b: &mut [u8]) {
+    let it = AffineBlock::<16>::of(x, importance, 3, 15);
     b.fill(0);
     for ((b, s), m) in b.iter_mut().zip(it.scales).zip(it.mins) {
         *b = s | m << 4;
@@ -176,8 +200,8 @@ pub(super) fn q2_k(x: &[f32], _: &[f32], b: &mut [u8]) {
     put_half(b, 82, it.dmin);
 }
 
-pub(super) fn q3_k(x: &[f32], _: &[f32], b: &mut [u8]) {
-    let it = SymmetricBlock::of(x, 4, 32.0);
+pub(super) fn q3_k(x: &[f32], importance: &[f32], b: &mut [u8]) {
+    let it = SymmetricBlock::of(x, importance, 4, 32.0);
     b.fill(0);
     for (e, q) in it.codes.iter().enumerate() {
         b[e % 32] |= (q >> 2) << (e / 32);
@@ -191,14 +215,14 @@ pub(super) fn q3_k(x: &[f32], _: &[f32], b: &mut [u8]) {
     put_half(b, 108, it.d);
 }
 
-pub(super) fn q4_k(x: &[f32], _: &[f32], b: &mut [u8]) {
-    let it = AffineBlock::<8>::of(x, 15, 63);
+pub(super) fn q4_k(x: &[f32], importance: &[f32], b: &mut [u8]) {
+    let it = AffineBlock::<8>::of(x, importance, 15, 63);
     put_pairs(b, &it);
     put_nibbles(&mut b[16..144], &it.codes);
 }
 
-pub(super) fn q5_k(x: &[f32], _: &[f32], b: &mut [u8]) {
-    let it = AffineBlock::<8>::of(x, 31, 63);
+pub(super) fn q5_k(x: &[f32], importance: &[f32], b: &mut [u8]) {
+    let it = AffineBlock::<8>::of(x, importance, 31, 63);
     put_pairs(b, &it);
     b[16..48].fill(0);
     for (e, q) in it.codes.iter().enumerate() {
@@ -207,8 +231,8 @@ pub(super) fn q5_k(x: &[f32], _: &[f32], b: &mut [u8]) {
     put_nibbles(&mut b[48..176], &it.codes);
 }
 
-pub(super) fn q6_k(x: &[f32], _: &[f32], b: &mut [u8]) {
-    let it = SymmetricBlock::of(x, 32, 128.0);
+pub(super) fn q6_k(x: &[f32], importance: &[f32], b: &mut [u8]) {
+    let it = SymmetricBlock::of(x, importance, 32, 128.0);
     b.fill(0);
     for (i, q) in it.codes.chunks_exact(16).enumerate() {
         for (b, q) in b[six_bit_start(i)..][..16].iter_mut().zip(q) {

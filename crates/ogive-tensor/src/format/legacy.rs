@@ -2,12 +2,14 @@
 //!
 //! Element `j` of a block shares its byte with element `j + 16`, not with its neighbour: a vector register of nibbles
 //! then splits into two halves without a shuffle. The encoders follow ggml's reference quantisers byte for byte (also in
-//! which of two equal extremes decides the sign of the scale), so that files made here and there can be compared.
+//! which of two equal extremes decides the sign of the scale), so that files made here and there can be compared. By importance there is no
+//! such reference: the scale, and the minimum, are then searched for as those of K-quants are, and Q8_0 stays what it is, as ggml's does.
 
 use super::{
     Format, half_at, put_half,
-    search::{inverse, signed},
+    search::{affine, inverse, refit_affine, refit_symmetric, signed, symmetric},
 };
+use half::f16;
 
 /// Elements of a block.
 const LEN: usize = 32;
@@ -30,8 +32,8 @@ pub static Q4_0: Format = Format {
             *h = f32::from((q >> 4) as i8 - 8) * d;
         }
     },
-    encode: Some(|v, _, b| {
-        let (d, inverse) = symmetric_scale(v, -8.0);
+    encode: Some(|v, importance, b| {
+        let (d, inverse) = symmetric_scale(v, importance, 8);
         put_half(b, 0, d);
         for (j, q) in b[2..18].iter_mut().enumerate() {
             *q = code(v[j] * inverse + 8.5, 15) | code(v[j + 16] * inverse + 8.5, 15) << 4;
@@ -58,8 +60,8 @@ pub static Q4_1: Format = Format {
             *h = f32::from(q >> 4) * d + m;
         }
     },
-    encode: Some(|v, _, b| {
-        let (d, inverse, min) = affine_scale(v, 15.0);
+    encode: Some(|v, importance, b| {
+        let (d, inverse, min) = affine_scale(v, importance, 15);
         put_half(b, 0, d);
         put_half(b, 2, min);
         for (j, q) in b[4..20].iter_mut().enumerate() {
@@ -90,8 +92,8 @@ pub static Q5_0: Format = Format {
             *h = f32::from(z as i8 - 16) * d;
         }
     },
-    encode: Some(|v, _, b| {
-        let (d, inverse) = symmetric_scale(v, -16.0);
+    encode: Some(|v, importance, b| {
+        let (d, inverse) = symmetric_scale(v, importance, 16);
         put_half(b, 0, d);
         put_five_bits(&mut b[2..22], |j| code(v[j] * inverse + 16.5, 31));
     }),
@@ -119,8 +121,8 @@ pub static Q5_1: Format = Format {
             *h = f32::from(z) * d + m;
         }
     },
-    encode: Some(|v, _, b| {
-        let (d, inverse, min) = affine_scale(v, 31.0);
+    encode: Some(|v, importance, b| {
+        let (d, inverse, min) = affine_scale(v, importance, 31);
         put_half(b, 0, d);
         put_half(b, 2, min);
         put_five_bits(&mut b[4..24], |j| code((v[j] - min) * inverse + 0.5, 31));
@@ -180,18 +182,79 @@ fn code(value: f32, max: u8) -> u8 {
     (value as u8).min(max)
 }
 
-/// The scale that maps the value furthest from 0, with its sign, to `end`; and its inverse.
-fn symmetric_scale(v: &[f32], end: f32) -> (f32, f32) {
+/// The scale and its inverse, for codes from `-half` to `half - 1`: the one that maps the value furthest from 0, with its sign, to
+/// `-half`, or, by importance, the best that is found.
+fn symmetric_scale(v: &[f32], importance: &[f32], half: i8) -> (f32, f32) {
+    if !importance.is_empty() {
+        return searched_scale(v, importance, half);
+    }
     let furthest = v.iter().fold(0.0_f32, |m, &x| if x.abs() > m.abs() { x } else { m });
-    let d = furthest / end;
+    let d = furthest / -f32::from(half);
     (d, inverse(d))
 }
 
-/// The scale that spreads the values over `0..=levels`, its inverse, and the least value.
-fn affine_scale(v: &[f32], levels: f32) -> (f32, f32, f32) {
+/// The scale, its inverse and the minimum, for codes from 0 to `levels`: those that spread the codes over all values, or, by importance,
+/// the best that are found.
+fn affine_scale(v: &[f32], importance: &[f32], levels: u8) -> (f32, f32, f32) {
+    if !importance.is_empty() {
+        return searched_scale_and_min(v, importance, levels);
+    }
     let (min, max) = v.iter().fold((f32::MAX, f32::MIN), |(lo, hi), &x| {
         (if x < lo { x } else { lo }, if x > hi { x } else { hi })
     });
-    let d = (max - min) / levels;
+    let d = (max - min) / f32::from(levels);
     (d, inverse(d), min)
+}
+
+#[inline(never)]
+fn searched_scale(v: &[f32], importance: &[f32], half: i8) -> (f32, f32) {
+    let zero = f32::from(half);
+    let choose = |d: f32, q: &mut [u8; LEN]| {
+        let inverse = inverse(d);
+        weighed_error(v, importance, q, |x, q| {
+            *q = code(x * inverse + zero + 0.5, 2 * half as u8 - 1);
+            d * (f32::from(*q) - zero)
+        })
+    };
+    let first = through_half(symmetric(v, importance, half));
+    let mut q = [0; LEN];
+    let error = choose(first, &mut q);
+    let second = refit_symmetric(v, importance, &q, &[1], half).map_or(first, through_half);
+    let d = if choose(second, &mut q) < error { second } else { first };
+    (d, inverse(d))
+}
+
+#[inline(never)]
+fn searched_scale_and_min(v: &[f32], importance: &[f32], levels: u8) -> (f32, f32, f32) {
+    // Seen from the greatest, no minimum is above 0, which is all that the search asks for.
+    let max = v.iter().fold(f32::MIN, |m, &x| if x > m { x } else { m });
+    let mut below = [0.0; LEN];
+    below.iter_mut().zip(v).for_each(|(y, x)| *y = x - max);
+    let choose = |(d, min): (f32, f32), q: &mut [u8; LEN]| {
+        let inverse = inverse(d);
+        weighed_error(v, importance, q, |x, q| {
+            *q = code((x - min) * inverse + 0.5, levels);
+            d * f32::from(*q) + min
+        })
+    };
+    let stored = |d: f32, under: f32| (through_half(d), through_half(max - under));
+    let fit = affine(&below, importance, levels);
+    let first = stored(fit.scale, fit.min);
+    let mut q = [0; LEN];
+    let error = choose(first, &mut q);
+    let second =
+        refit_affine(&below, importance, &q, &[1], &[1]).map_or(first, |(d, under)| stored(d, under));
+    let (d, min) = if choose(second, &mut q) < error { second } else { first };
+    (d, inverse(d), min)
+}
+
+/// Chooses codes, and says what they are off by, squared and summed up by importance; `choose` gives what a code comes to.
+fn weighed_error(v: &[f32], importance: &[f32], q: &mut [u8], choose: impl Fn(f32, &mut u8) -> f32) -> f32 {
+    let all = v.iter().zip(importance).zip(q);
+    all.map(|((&x, w), q)| w * (choose(x, q) - x).powi(2)).sum()
+}
+
+/// What is left of a number once it is stored.
+fn through_half(v: f32) -> f32 {
+    f16::from_f32(v).to_f32()
 }

@@ -7,6 +7,7 @@
 mod codebook;
 mod float8;
 pub mod grids;
+mod importance;
 mod k_encode;
 mod k_quants;
 mod legacy;
@@ -32,7 +33,7 @@ use std::fmt;
 pub type Decode = fn(&[u8], &mut [f32]);
 
 /// Packs the elements of one block, so that their squared errors, each times its element's importance, add up to little. The second
-/// argument has the importances, none of them negative: as many as elements, or none where all count alike.
+/// argument has the importances, none of them negative and the greatest of them 1: as many as elements, or none where all count alike.
 pub type Encode = fn(&[f32], &[f32], &mut [u8]);
 
 /// How a weight's elements are packed along the input dimension.
@@ -85,8 +86,9 @@ impl Format {
         self.encode_row_by(values, &[], out)
     }
 
-    /// Packs a row into `out` by the importance of its elements: their squared errors count so many times. All zero within a block is as if all
-    /// counted alike.
+    /// Packs a row into `out` by the importance of its elements: their squared errors count so many times. What counts is their ratio to each
+    /// other within a block; all zero is as if all counted alike. Formats without a choice to make (and Q8_0, TQ1_0 and TQ2_0, which are
+    /// packed as ggml's) do not look at it.
     ///
     /// # Errors
     /// As [`Format::encode_row`], and if there are importances, but not one for each element, or one that is negative or no finite number.
@@ -118,9 +120,12 @@ impl Format {
                 ));
             }
             let blocks = values.chunks_exact(self.block_len).zip(importance.chunks_exact(self.block_len));
+            let mut parts = vec![0.0; self.block_len];
             for (b, (v, importance)) in out.chunks_exact_mut(self.block_bytes).zip(blocks) {
-                let says = importance.iter().any(|&v| v > 0.0);
-                encode(v, if says { importance } else { &[] }, b);
+                // Sums of them times squares should be neither infinite nor nothing.
+                let most = importance.iter().fold(0.0_f32, |m, &v| m.max(v));
+                parts.iter_mut().zip(importance).for_each(|(part, v)| *part = v / most);
+                encode(v, if most > 0.0 { &parts } else { &[] }, b);
             }
             return Ok(());
         }

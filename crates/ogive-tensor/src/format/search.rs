@@ -2,7 +2,10 @@
 //!
 //! For given codes the best scale is a division, for a given scale the best codes are roundings; the joint optimum is
 //! neither. So a short list of starting scales around the one that just covers the values is tried, each improved by one
-//! least-squares step, and the best is kept. The list is short on purpose: the gain of a longer one is under 1 %.
+//! least-squares step, and the best is kept. The list is short on purpose: the gain of a longer one is under 1 %. Squares are
+//! counted by the importance of their elements.
+
+use super::importance::Importance;
 
 /// Numbers seen as `scale · code - min`; neither is negative.
 #[derive(Clone, Copy, Debug, Default)]
@@ -11,7 +14,7 @@ pub(super) struct Affine {
     pub(super) min: f32,
 }
 
-/// Sums over a sub-block for one choice of codes.
+/// Sums over a sub-block for one choice of codes, by importance.
 #[derive(Default)]
 struct Sums {
     q: f32,
@@ -21,14 +24,16 @@ struct Sums {
 
 /// Codes the values as `v · inverse`, rounded and held within `range`, and sums up. Eight sums run side by side, because
 /// the order of additions is fixed by the program and one long sum would keep the machine's wide registers idle.
-fn sums(x: &[f32], inverse: f32, range: (f32, f32)) -> Sums {
+fn sums(x: &[f32], w: impl Importance, inverse: f32, range: (f32, f32)) -> Sums {
     let (mut q_sum, mut qq_sum, mut qx_sum) = ([0.0_f32; 8], [0.0_f32; 8], [0.0_f32; 8]);
-    for x in x.as_chunks::<8>().0 {
+    for (i, x) in x.as_chunks::<8>().0.iter().enumerate() {
+        let w = w.eight(i);
         for lane in 0..8 {
             let q = nearest((x[lane] * inverse).max(range.0).min(range.1));
-            q_sum[lane] += q;
-            qq_sum[lane] += q * q;
-            qx_sum[lane] += q * x[lane];
+            let wq = w[lane] * q;
+            q_sum[lane] += wq;
+            qq_sum[lane] += wq * q;
+            qx_sum[lane] += wq * x[lane];
         }
     }
     Sums { q: q_sum.iter().sum(), qq: qq_sum.iter().sum(), qx: qx_sum.iter().sum() }
@@ -36,10 +41,10 @@ fn sums(x: &[f32], inverse: f32, range: (f32, f32)) -> Sums {
 
 /// The best fit found with codes from 0 to `levels`, for at most 32 values. Zero is always within reach, as `min` cannot
 /// be negative.
-pub(super) fn affine(x: &[f32], levels: u8) -> Affine {
+pub(super) fn affine(x: &[f32], w: impl Importance, levels: u8) -> Affine {
     let low = x.iter().fold(0.0_f32, |m, &v| if v < m { v } else { m });
     let high = x.iter().fold(low, |m, &v| if v > m { v } else { m });
-    let (range, levels, n) = (high - low, f32::from(levels), x.len() as f32);
+    let (range, levels, n) = (high - low, f32::from(levels), w.sum(x.len()));
     if range <= 0.0 {
         return Affine { scale: 0.0, min: -low };
     }
@@ -47,14 +52,15 @@ pub(super) fn affine(x: &[f32], levels: u8) -> Affine {
     let mut above = [0.0_f32; 32];
     above.iter_mut().zip(x).for_each(|(y, v)| *y = v - low);
     let y = &above[..x.len().min(32)];
-    let (sy, syy) = (y.iter().sum::<f32>(), y.iter().map(|y| y * y).sum::<f32>());
+    let sy = y.iter().enumerate().map(|(i, y)| w.at(i) * y).sum::<f32>();
+    let syy = y.iter().enumerate().map(|(i, y)| w.at(i) * y * y).sum::<f32>();
 
     let mut best = Affine { scale: range / levels, min: -low };
     let mut least = f32::INFINITY;
     for step in 0..16_u8 {
         // Fewer levels than there are cut nothing off; more cut the extremes.
         let inverse = (levels - 0.7 + 0.1 * f32::from(step)) / range;
-        let Sums { q, qq, qx: qy } = sums(y, inverse, (0.0, levels));
+        let Sums { q, qq, qx: qy } = sums(y, w, inverse, (0.0, levels));
         let det = n * qq - q * q;
         let (scale, shift) = ((n * qy - q * sy) / det, (q * qy - qq * sy) / det);
         let (fit, error) = if shift >= low {
@@ -72,16 +78,23 @@ pub(super) fn affine(x: &[f32], levels: u8) -> Affine {
 }
 
 /// The factors of scales and minima that fit best when codes, scales and minima stay.
-pub(super) fn refit_affine(x: &[f32], codes: &[u8], scales: &[u8], mins: &[u8]) -> Option<(f32, f32)> {
+pub(super) fn refit_affine(
+    x: &[f32],
+    w: impl Importance,
+    codes: &[u8],
+    scales: &[u8],
+    mins: &[u8],
+) -> Option<(f32, f32)> {
     let sub = x.len() / scales.len();
     let (mut aa, mut ab, mut bb, mut ax, mut bx) = (0.0_f32, 0.0_f32, 0.0_f32, 0.0_f32, 0.0_f32);
     for (e, (&v, &q)) in x.iter().zip(codes).enumerate() {
         let (a, b) = (f32::from(scales[e / sub]) * f32::from(q), -f32::from(mins[e / sub]));
-        aa += a * a;
-        ab += a * b;
-        bb += b * b;
-        ax += a * v;
-        bx += b * v;
+        let (wa, wb) = (w.at(e) * a, w.at(e) * b);
+        aa += wa * a;
+        ab += wa * b;
+        bb += wb * b;
+        ax += wa * v;
+        bx += wb * v;
     }
     if bb == 0.0 {
         return (aa > 0.0 && (ax / aa).is_finite()).then(|| (ax / aa, 0.0));
@@ -92,7 +105,7 @@ pub(super) fn refit_affine(x: &[f32], codes: &[u8], scales: &[u8], mins: &[u8]) 
 }
 
 /// The scale, of either sign, that fits best with codes from `-half` to `half - 1`.
-pub(super) fn symmetric(x: &[f32], half: i8) -> f32 {
+pub(super) fn symmetric(x: &[f32], w: impl Importance, half: i8) -> f32 {
     let furthest = x.iter().fold(0.0_f32, |m, &v| if v.abs() > m.abs() { v } else { m });
     if furthest == 0.0 {
         return 0.0;
@@ -102,7 +115,7 @@ pub(super) fn symmetric(x: &[f32], half: i8) -> f32 {
     let (mut best, mut most) = (furthest / -n, f32::MIN);
     for step in -9..=9_i8 {
         let inverse = -(n + 0.1 * f32::from(step)) / furthest;
-        let Sums { qq, qx, .. } = sums(x, inverse, (-n, n - 1.0));
+        let Sums { qq, qx, .. } = sums(x, w, inverse, (-n, n - 1.0));
         let gain = qx * qx / qq;
         if gain > most && (qx / qq).is_finite() {
             (best, most) = (qx / qq, gain);
@@ -112,13 +125,19 @@ pub(super) fn symmetric(x: &[f32], half: i8) -> f32 {
 }
 
 /// The factor of scales that fits best when codes and scales stay.
-pub(super) fn refit_symmetric(x: &[f32], codes: &[u8], scales: &[i8], half: i8) -> Option<f32> {
+pub(super) fn refit_symmetric(
+    x: &[f32],
+    w: impl Importance,
+    codes: &[u8],
+    scales: &[i8],
+    half: i8,
+) -> Option<f32> {
     let sub = x.len() / scales.len();
     let (mut aa, mut ax) = (0.0_f32, 0.0_f32);
     for (e, (&v, &q)) in x.iter().zip(codes).enumerate() {
         let a = f32::from(scales[e / sub]) * (f32::from(q) - f32::from(half));
-        aa += a * a;
-        ax += a * v;
+        aa += w.at(e) * a * a;
+        ax += w.at(e) * a * v;
     }
     (aa > 0.0 && (ax / aa).is_finite()).then(|| ax / aa)
 }

@@ -1,0 +1,58 @@
+//! How much the error of each element counts while it is packed.
+//!
+//! A trait and not a slice of ones where all count alike: every search is compiled twice, and the one without importances multiplies by nothing.
+
+/// The importances of a stretch of elements, none of them negative.
+pub(super) trait Importance: Copy {
+    /// That of element `i`.
+    fn at(self, i: usize) -> f32;
+
+    /// Those of the eight elements from `8 i` on.
+    fn eight(self, i: usize) -> [f32; 8];
+
+    /// Those of the `len` elements from `start` on.
+    fn part(self, start: usize, len: usize) -> Self;
+
+    /// The sum of all, of which there are `len`.
+    fn sum(self, len: usize) -> f32;
+}
+
+/// All count alike.
+#[derive(Clone, Copy)]
+pub(super) struct Alike;
+
+impl Importance for Alike {
+    fn at(self, _: usize) -> f32 {
+        1.0
+    }
+
+    fn eight(self, _: usize) -> [f32; 8] {
+        [1.0; 8]
+    }
+
+    fn part(self, _: usize, _: usize) -> Self {
+        self
+    }
+
+    fn sum(self, len: usize) -> f32 {
+        len as f32
+    }
+}
+
+impl Importance for &[f32] {
+    fn at(self, i: usize) -> f32 {
+        self[i]
+    }
+
+    fn eight(self, i: usize) -> [f32; 8] {
+        self.as_chunks().0[i]
+    }
+
+    fn part(self, start: usize, len: usize) -> Self {
+        &self[start..start + len]
+    }
+
+    fn sum(self, _: usize) -> f32 {
+        self.iter().sum()
+    }
+}
