@@ -4,6 +4,11 @@
 
 /// The importances of a stretch of elements, none of them negative.
 pub(super) trait Importance: Copy {
+    /// Starts of an affine search. Where some elements hardly count, the best codes cut off more of the extremes.
+    const STARTS: u8;
+    /// How often what a search has found is fitted once more.
+    const ROUNDS: usize;
+
     /// That of element `i`.
     fn at(self, i: usize) -> f32;
 
@@ -22,6 +27,9 @@ pub(super) trait Importance: Copy {
 pub(super) struct Alike;
 
 impl Importance for Alike {
+    const STARTS: u8 = 16;
+    const ROUNDS: usize = 0;
+
     fn at(self, _: usize) -> f32 {
         1.0
     }
@@ -40,6 +48,9 @@ impl Importance for Alike {
 }
 
 impl Importance for &[f32] {
+    const STARTS: u8 = 28;
+    const ROUNDS: usize = 4;
+
     fn at(self, i: usize) -> f32 {
         self[i]
     }

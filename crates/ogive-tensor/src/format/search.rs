@@ -3,7 +3,7 @@
 //! For given codes the best scale is a division, for a given scale the best codes are roundings; the joint optimum is
 //! neither. So a short list of starting scales around the one that just covers the values is tried, each improved by one
 //! least-squares step, and the best is kept. The list is short on purpose: the gain of a longer one is under 1 %. Squares are
-//! counted by the importance of their elements.
+//! counted by the importance of their elements; where those differ, the list is longer, and codes and scales are fitted to each other in turn.
 
 use super::importance::Importance;
 
@@ -41,7 +41,7 @@ fn sums(x: &[f32], w: impl Importance, inverse: f32, range: (f32, f32)) -> Sums 
 
 /// The best fit found with codes from 0 to `levels`, for at most 32 values. Zero is always within reach, as `min` cannot
 /// be negative.
-pub(super) fn affine(x: &[f32], w: impl Importance, levels: u8) -> Affine {
+pub(super) fn affine<W: Importance>(x: &[f32], w: W, levels: u8) -> Affine {
     let low = x.iter().fold(0.0_f32, |m, &v| if v < m { v } else { m });
     let high = x.iter().fold(low, |m, &v| if v > m { v } else { m });
     let (range, levels, n) = (high - low, f32::from(levels), w.sum(x.len()));
@@ -55,24 +55,38 @@ pub(super) fn affine(x: &[f32], w: impl Importance, levels: u8) -> Affine {
     let sy = y.iter().enumerate().map(|(i, y)| w.at(i) * y).sum::<f32>();
     let syy = y.iter().enumerate().map(|(i, y)| w.at(i) * y * y).sum::<f32>();
 
-    let mut best = Affine { scale: range / levels, min: -low };
-    let mut least = f32::INFINITY;
-    for step in 0..16_u8 {
-        // Fewer levels than there are cut nothing off; more cut the extremes.
-        let inverse = (levels - 0.7 + 0.1 * f32::from(step)) / range;
-        let Sums { q, qq, qx: qy } = sums(y, w, inverse, (0.0, levels));
+    let fit = |Sums { q, qq, qx: qy }: Sums| {
         let det = n * qq - q * q;
         let (scale, shift) = ((n * qy - q * sy) / det, (q * qy - qq * sy) / det);
-        let (fit, error) = if shift >= low {
+        if shift >= low {
             (Affine { scale, min: shift - low }, syy - scale * qy + shift * sy)
         } else {
             // The minimum may not be negative: a line through zero, in the values themselves.
             let (qx, xx) = (qy + low * q, syy + low * (2.0 * sy + n * low));
             (Affine { scale: qx / qq, min: 0.0 }, xx - qx * qx / qq)
-        };
-        if error < least && fit.scale > 0.0 && fit.scale.is_finite() && fit.min.is_finite() {
+        }
+    };
+    let mut best = Affine { scale: range / levels, min: -low };
+    let mut least = f32::INFINITY;
+    let mut keep = |(fit, error): (Affine, f32)| {
+        let better = error < least && fit.scale > 0.0 && fit.scale.is_finite() && fit.min.is_finite();
+        if better {
             (best, least) = (fit, error);
         }
+        better.then_some(fit)
+    };
+    let mut last = None;
+    for step in 0..W::STARTS {
+        // Fewer levels than there are cut nothing off; more cut the extremes.
+        let inverse = (levels - 0.7 + 0.1 * f32::from(step)) / range;
+        last = keep(fit(sums(y, w, inverse, (0.0, levels)))).or(last);
+    }
+    for _ in 0..W::ROUNDS {
+        let Some(Affine { scale, min }) = last else { break };
+        let (mut seen, up) = ([0.0_f32; 32], min + low);
+        seen.iter_mut().zip(y).for_each(|(z, y)| *z = y + up);
+        let Sums { q, qq, qx } = sums(&seen[..y.len()], w, 1.0 / scale, (0.0, levels));
+        last = keep(fit(Sums { q, qq, qx: qx - up * q }));
     }
     best
 }
@@ -105,7 +119,7 @@ pub(super) fn refit_affine(
 }
 
 /// The scale, of either sign, that fits best with codes from `-half` to `half - 1`.
-pub(super) fn symmetric(x: &[f32], w: impl Importance, half: i8) -> f32 {
+pub(super) fn symmetric<W: Importance>(x: &[f32], w: W, half: i8) -> f32 {
     let furthest = x.iter().fold(0.0_f32, |m, &v| if v.abs() > m.abs() { v } else { m });
     if furthest == 0.0 {
         return 0.0;
@@ -120,6 +134,14 @@ pub(super) fn symmetric(x: &[f32], w: impl Importance, half: i8) -> f32 {
         if gain > most && (qx / qq).is_finite() {
             (best, most) = (qx / qq, gain);
         }
+    }
+    for _ in 0..W::ROUNDS {
+        let Sums { qq, qx, .. } = sums(x, w, 1.0 / best, (-n, n - 1.0));
+        let gain = qx * qx / qq;
+        if gain <= most || gain.is_nan() || !(qx / qq).is_finite() {
+            break;
+        }
+        (best, most) = (qx / qq, gain);
     }
     best
 }
