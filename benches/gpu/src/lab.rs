@@ -6,7 +6,7 @@
 use crate::{Result, Run};
 use ogive::backend::{Backend, Batch, BlockTable, Cache, CacheSpec, HostWeight, LayerCache, Plan, Weight};
 use ogive::cuda::CudaBackend;
-use ogive::tensor::{F16, Format, Tensor};
+use ogive::tensor::{F16, FEW_BITS, Format, Tensor};
 use std::ops::Range;
 
 /// Tokens of a cache block, as engines have it.
@@ -31,14 +31,13 @@ pub(crate) fn weights(
     let [experts, rows, cols] = shape;
     let (row_bytes, count) = (format.row_bytes(cols), experts * rows);
     let mut some = vec![0; 16 * row_bytes];
-    match format.encode {
-        Some(_) => {
-            for (row, values) in some.chunks_mut(row_bytes).zip(values(16 * cols).chunks(cols)) {
-                format.encode_row(values, row)?;
-            }
+    if FEW_BITS.contains(&format) {
+        // Any bytes, so that lanes look all over its tables, as they would.
+        some.iter_mut().enumerate().for_each(|(i, byte)| *byte = any_byte(i));
+    } else {
+        for (row, values) in some.chunks_mut(row_bytes).zip(values(16 * cols).chunks(cols)) {
+            format.encode_row(values, row)?;
         }
-        // A format that is only read: any bytes, so that lanes look all over its tables, as they would.
-        None => some.iter_mut().enumerate().for_each(|(i, byte)| *byte = any_byte(i)),
     }
     let bytes: Vec<u8> = some.iter().copied().cycle().take(count * row_bytes).collect();
     let copies = (rotate / bytes.len().max(1)).clamp(1, 64);

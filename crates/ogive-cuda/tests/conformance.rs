@@ -12,7 +12,7 @@
 
 mod common;
 
-use ogive_backend::Backend;
+use ogive_backend::{Backend, tensor::FEW_BITS};
 use ogive_conformance::{Case, Options, Status, cases};
 use ogive_cuda::{Activations, Builder, Compute, CudaBackend};
 use ptx_emulator_launcher::{Nvrtc, test, test_name};
@@ -34,7 +34,7 @@ fn options() -> Options {
     if test::case().is_some() { options.largest(LARGEST) } else { options }
 }
 
-/// Which formats that only are read the cases have: all, or every third from this one on. They are one source but for how a block is read, and that is
+/// Which formats of few bits the cases have: all, or every third from this one on. They are one source but for how a block is read, and that is
 /// tested of each, to the bit, where weights are decoded and where they are multiplied in integers.
 #[derive(Clone, Copy)]
 enum Few {
@@ -46,7 +46,7 @@ impl Few {
     fn of(self, mut options: Options) -> Options {
         let mut number = 0;
         options.formats.retain(|format| {
-            let is_few = format.encode.is_none();
+            let is_few = FEW_BITS.contains(format);
             number += usize::from(is_few);
             !is_few || matches!(self, Self::All) || matches!(self, Self::Third(first) if number % 3 == first)
         });

@@ -94,6 +94,9 @@ fn greatest(format: &Format) -> f32 {
         "q2_k" => 14.0,
         "q3_k" | "q4_k" | "q5_k" => 60.0,
         "q6_k" | "iq4_xs" => 2500.0,
+        // As long as all are alike, any level may be theirs, the least too.
+        "iq1_s" | "iq1_m" => 1.8,
+        "iq2_xxs" | "iq2_xs" | "iq2_s" | "iq3_xxs" | "iq3_s" => 30.0,
         _ => 1.0,
     };
     65_504.0 * times
@@ -113,7 +116,7 @@ fn unfit(weight: &HostWeight, to: &Format, row: usize, values: &[f32], most: f32
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ogive_tensor::{BF16, F16, F32, FORMATS, Q4_0, Q4_K, Q8_0};
+    use ogive_tensor::{BF16, F16, F32, FEW_BITS, FORMATS, Q4_0, Q4_K, Q8_0};
 
     fn packed(w: &HostWeight, to: &'static Format, threads: usize) -> Result<Vec<u8>> {
         let mut all = Vec::new();
@@ -157,7 +160,8 @@ mod tests {
             packed(&w, to, 2).map_err(|e| e.to_string())
         };
         for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-            for to in FORMATS.iter().filter(|f| f.encode.is_some()) {
+            // Nothing of this is a format's own, and those of few bits take their time for what stands before.
+            for to in FORMATS.iter().filter(|f| f.encode.is_some() && !FEW_BITS.contains(f)) {
                 let e = bad(value, to).unwrap_err();
                 assert!(
                     e.starts_with("blk.0.attn_q.weight: element 5 of row 129 is") && e.contains("damaged"),
@@ -171,11 +175,21 @@ mod tests {
             to.decode_row(&bad(70_000.0, to).unwrap()[129 * to.row_bytes(4096)..], &mut out);
             assert!(out.iter().all(|v| v.is_finite()) && (out[5] / 70_000.0 - 1.0).abs() < 0.01);
         }
-        for to in FORMATS.iter().filter(|f| f.encode.is_some()) {
+        for to in FORMATS.iter().filter(|f| f.encode.is_some() && !FEW_BITS.contains(f)) {
             let most = greatest(to).min(1e30);
             let mut out = vec![0.0; 4096];
             to.decode_row(&bad(most, to).unwrap()[129 * to.row_bytes(4096)..], &mut out);
             assert!(out.iter().all(|v| v.is_finite()), "{to:?}");
+        }
+        for to in FEW_BITS {
+            for (other, every) in [(0.0, 256), (1.0, 256), (0.0, 8), (0.0, 3), (0.0, 1), (-1.0, 2)] {
+                let most = greatest(to);
+                let values: Vec<f32> =
+                    (0..512).map(|i| if i % every == 0 { most } else { other * most }).collect();
+                let w = HostWeight::from_f32("w", [1, 1, 512], &values).unwrap();
+                let back = HostWeight::new("w", [1, 1, 512], to, packed(&w, to, 1).unwrap().into()).unwrap();
+                assert!(back.to_vec().iter().all(|v| v.is_finite()), "{to:?}");
+            }
         }
     }
 
@@ -197,6 +211,15 @@ mod tests {
                     "q6_k" => &[208],
                     "q4_1" | "q5_1" | "q4_k" | "q5_k" => &[0, 2],
                     "mxfp4" | "nvfp4" => &[],
+                    "tq1_0" => &[52],
+                    "tq2_0" => &[64],
+                    // In the upper halves of every second byte.
+                    "iq1_m" => {
+                        for (at, four) in [(49, 0xf0), (51, 0xf0), (53, 0xb0), (55, 0x70)] {
+                            block[at] = block[at] & 15 | four;
+                        }
+                        continue;
+                    }
                     _ => &[0],
                 };
                 factors.iter().for_each(|at| block[*at..at + 2].copy_from_slice(&0x7BFF_u16.to_le_bytes()));
@@ -206,8 +229,12 @@ mod tests {
             }
             let w = HostWeight::new("w", [1, 3, 512], format, bytes.clone().into()).unwrap();
             assert!(packed(&w, format, 2).unwrap() == bytes, "{format:?}");
-            // NVFP4's reach no further.
-            let most = if format.name == "nvfp4" { 1e3 } else { 3e5 };
+            // NVFP4's reach no further, and those of ternary ones no further than their factor.
+            let most = match format.name {
+                "nvfp4" => 1e3,
+                "tq1_0" | "tq2_0" => 6e4,
+                _ => 3e5,
+            };
             assert!(w.to_vec().iter().any(|v| v.abs() > most), "{format:?}");
         }
         let nan = HostWeight::new("w", [1, 1, 32], &Q8_0, vec![0xFF; 34].into()).unwrap();

@@ -44,6 +44,9 @@ fn bound(format: &Format) -> f32 {
         "q4_k" => 0.08,
         "q3_k" => 0.25,
         "q2_k" => 0.35,
+        "iq2_s" | "iq3_s" | "tq1_0" | "tq2_0" => 0.5,
+        // Of signs that come in pairs one may be false, and IQ1 has as few entries for its levels.
+        "iq2_xxs" | "iq2_xs" | "iq3_xxs" | "iq1_s" | "iq1_m" => 1.0,
         other => panic!("a bound for {other} is missing here"),
     }
 }
@@ -102,7 +105,13 @@ fn small_weights_survive() {
         for size in [1e-3, 1e-4, 1e-5] {
             let x: Vec<f32> = (0..1024).map(|_| numbers.even() * size).collect();
             let error = common::rmse(&there_and_back(format, &x), &x) / common::rmse(&x, &[0.0; 1024]);
-            assert!(error < 0.3, "{format:?} at {size}: {error}");
+            let most = match format.name {
+                "tq1_0" | "tq2_0" => 0.6,
+                "iq1_s" | "iq1_m" => 0.45,
+                "iq2_xxs" => 0.35,
+                _ => 0.3,
+            };
+            assert!(error < most, "{format:?} at {size}: {error}");
         }
     }
 }

@@ -120,6 +120,25 @@ fn random_blocks_decode_to_the_bits_that_ggml_makes() {
     }
 }
 
+/// Of the bytes that ggml's `quantize_row_tq1_0_ref` and `quantize_row_tq2_0_ref` of the same llama.cpp make of numbers, of which every fourth block has three alone.
+#[test]
+fn ternary_formats_encode_byte_for_byte() {
+    for (format, want) in [(&TQ1_0, 0x5afd_4025_40cb_c4f6_u64), (&TQ2_0, 0x2ba3_d745_5637_33ea)] {
+        let mut numbers = common::Numbers(2025);
+        let number = |i: usize| {
+            let v = numbers.even();
+            if (i / 256).is_multiple_of(4) { (v * 1.5).round() * 0.25 } else { v }
+        };
+        let x: Vec<f32> = (0..256 * 1000).map(number).collect();
+        let mut row = vec![0; format.row_bytes(x.len())];
+        format.encode_row(&x, &mut row).unwrap();
+        let sum = row
+            .iter()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |s, v| (s ^ u64::from(*v)).wrapping_mul(0x0100_0000_01b3));
+        assert_eq!(sum, want, "{format:?}: {sum:#x}");
+    }
+}
+
 /// As above, of blocks of which the first have every scale there is; and what ggml's `quantize_row_nvfp4_ref` of the same llama.cpp is off by, as a
 /// part of what zeros would be: the smaller numbers are, the fewer scales there are for them, and ggml's come to zeros.
 #[test]

@@ -3,7 +3,7 @@ use super::Bench;
 use crate::Result;
 use crate::lab::{self, rotate, tensor};
 use ogive::backend::{Activation, Backend, Experts, RouterSpec, Scoring};
-use ogive::tensor::{F16, FORMATS, Format, Q4_K, Q8_0};
+use ogive::tensor::{F16, FEW_BITS, FORMATS, Format, Q4_K, Q8_0};
 
 /// Bytes and operations of a product; activations are single precision.
 fn product(format: &Format, rows: usize, cols: usize, inner: usize) -> [f64; 2] {
@@ -13,8 +13,8 @@ fn product(format: &Format, rows: usize, cols: usize, inner: usize) -> [f64; 2] 
 
 pub(super) fn linear(bench: &mut Bench<'_>) -> Result<()> {
     let (b, s) = (bench.b, bench.s);
-    // Formats that are only read are many and one source: a trial run has the first of them.
-    let all = FORMATS.iter().filter(|f| f.encode.is_some() || !bench.run.smoke || f.name == "iq1_s");
+    // Formats of few bits are many and one source: a trial run has the first of them.
+    let all = FORMATS.iter().filter(|f| !FEW_BITS.contains(f) || !bench.run.smoke || f.name == "iq1_s");
     let all = all.map(|f| (*f, [s.ffn, s.dim]));
     let others =
         [&F16, &Q8_0, &Q4_K].map(|f| [(f, [s.dim, s.ffn]), (f, [s.dim, s.dim]), (f, [s.vocab, s.dim])]);

@@ -5,7 +5,7 @@
 
 use super::step::batch;
 use super::values::{make, read, row, zeros};
-use ogive_backend::tensor::{Error, Format, Result, Tensor};
+use ogive_backend::tensor::{Error, FEW_BITS, Format, Result, Tensor};
 use ogive_backend::{Batch, Cache, CacheSpec, LayerCache, Plan, Span};
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -26,6 +26,10 @@ pub(super) fn new(spec: &CacheSpec) -> Result<Cache> {
     spec.check()?;
     if spec.element.encode.is_none() {
         let why = format!("{} can be read but not written", spec.element.name);
+        return Err(Error::unsupported("new_cache", why));
+    }
+    if FEW_BITS.contains(&spec.element) {
+        let why = format!("{} is for weights alone, which are packed once", spec.element.name);
         return Err(Error::unsupported("new_cache", why));
     }
     if spec.bytes().is_none() {

@@ -1,7 +1,7 @@
 //! Random inputs that are the same on every platform: SplitMix64 and the Box-Muller transform, so that a seed in a
 //! report finds the same failure elsewhere without a dependency.
 
-use ogive_backend::tensor::{Format, HostWeight, Result};
+use ogive_backend::tensor::{FEW_BITS, Format, HostWeight, Result};
 use std::f64::consts::TAU;
 
 /// A stream of random numbers.
@@ -59,12 +59,12 @@ impl Random {
         order
     }
 
-    /// A weight of normal numbers in `format`, or of arbitrary bytes where that cannot be written. Blocks are drawn from
+    /// A weight of normal numbers in `format`, or of arbitrary bytes where that cannot be written or has few bits, which have so many more patterns. Blocks are drawn from
     /// a few dozen that were encoded: the better encoders search, and would take all of the suite's time.
     pub(crate) fn weight(&mut self, shape: [usize; 3], format: &'static Format) -> Result<HostWeight> {
         let [experts, rows, cols] = shape;
         let (blocks, scale) = (experts * rows * cols / format.block_len, (cols as f32).powf(-0.5));
-        if format.encode.is_none() {
+        if format.encode.is_none() || FEW_BITS.contains(&format) {
             return self.weight_of_any_bytes(shape, format);
         }
         let distinct = if format.block_len == 1 { blocks } else { blocks.min(48) };

@@ -12,7 +12,7 @@ use crate::{
 };
 use half::{bf16, f16, slice::HalfFloatSliceExt};
 use ogive_backend::BlockTable;
-use ogive_tensor::{BF16, Error, F16, F32, Format, Q8_0, Result};
+use ogive_tensor::{BF16, Error, F16, F32, FEW_BITS, Format, Q8_0, Result};
 use std::ops::Range;
 
 /// What keys and values are kept in.
@@ -171,6 +171,10 @@ impl Pages {
     ) -> Result<Self> {
         if format.encode.is_none() {
             let why = format!("{} can be read but not written; use f16 or q8_0", format.name);
+            return Err(Error::unsupported("cache", why));
+        }
+        if FEW_BITS.contains(&format) {
+            let why = format!("{} is for weights alone, which are packed once; use f16 or q8_0", format.name);
             return Err(Error::unsupported("cache", why));
         }
         let known =

@@ -12,7 +12,7 @@ use crate::ops::matrix::tests::{info, numbers, through};
 use crate::weight;
 use ogive_backend::{Activation, Backend, Weight};
 use ogive_tensor::{
-    BF16, F8_E4M3, F16, F32, FORMATS, Format, HostWeight, MXFP4, Q4_0, Q4_K, Q6_K, Q8_0, Scale,
+    BF16, F8_E4M3, F16, F32, FEW_BITS, FORMATS, Format, HostWeight, MXFP4, Q4_0, Q4_K, Q6_K, Q8_0, Scale,
 };
 use ptx_emulator_launcher::{Nvrtc, test_name};
 
@@ -261,9 +261,9 @@ const USUAL: [[&Format; 3]; 8] = [
     [&F32, &F32, &F32],
 ];
 
-/// Formats that can be written. Of the others the suite has mixtures.
+/// Formats whose numbers are packed here. Of the others, of few bits, the suite has mixtures.
 fn written() -> impl Iterator<Item = &'static &'static Format> {
-    FORMATS.iter().filter(|format| format.encode.is_some())
+    FORMATS.iter().filter(|format| !FEW_BITS.contains(format))
 }
 
 fn single() {

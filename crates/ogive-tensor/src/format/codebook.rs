@@ -1,25 +1,25 @@
 //! IQ1 to IQ3: codes that stand for eight or four elements at once, whose levels a table has.
 //!
-//! Each layout is written down once, in the byte table of its static. All scales are odd numbers of some fraction of `d`, so a decoder
+//! Each layout is written down once, in the byte table of its static; `codebook_encode` writes what is read here. All scales are odd numbers of some fraction of `d`, so a decoder
 //! multiplies `d` with whole numbers and no rounding depends on their order: the products of a half, five bits and six fit single
 //! precision. The shift by an eighth that IQ1's levels have is therefore part of the level, in eighths, and no minimum.
 
 use super::{
-    Format, grids,
+    Format, codebook_encode, grids,
     grids::{eights, fours, signs},
     half_at,
 };
 use half::f16;
 
 /// Elements of a superblock.
-const LEN: usize = 256;
+pub(super) const LEN: usize = 256;
 
-static IQ2_XXS_GRID: [[i8; 8]; 256] = eights(&grids::IQ2_XXS, grids::IQ2_LEVELS);
-static IQ2_XS_GRID: [[i8; 8]; 512] = eights(&grids::IQ2_XS, grids::IQ2_LEVELS);
-static IQ2_S_GRID: [[i8; 8]; 1024] = eights(&grids::IQ2_S, grids::IQ2_LEVELS);
-static IQ3_XXS_GRID: [[i8; 4]; 256] = fours(&grids::IQ3_XXS, grids::IQ3_XXS_LEVELS);
-static IQ3_S_GRID: [[i8; 4]; 512] = fours(&grids::IQ3_S, grids::IQ3_S_LEVELS);
-static IQ1_GRID: [[i8; 8]; 2048] = eights(&grids::IQ1, grids::IQ1_LEVELS);
+pub(super) static IQ2_XXS_GRID: [[i8; 8]; 256] = eights(&grids::IQ2_XXS, grids::IQ2_LEVELS);
+pub(super) static IQ2_XS_GRID: [[i8; 8]; 512] = eights(&grids::IQ2_XS, grids::IQ2_LEVELS);
+pub(super) static IQ2_S_GRID: [[i8; 8]; 1024] = eights(&grids::IQ2_S, grids::IQ2_LEVELS);
+pub(super) static IQ3_XXS_GRID: [[i8; 4]; 256] = fours(&grids::IQ3_XXS, grids::IQ3_XXS_LEVELS);
+pub(super) static IQ3_S_GRID: [[i8; 4]; 512] = fours(&grids::IQ3_S, grids::IQ3_S_LEVELS);
+pub(super) static IQ1_GRID: [[i8; 8]; 2048] = eights(&grids::IQ1, grids::IQ1_LEVELS);
 
 /// 2 bits, eights of [`grids::IQ2_XXS`] with signs: `d / 8 · (2 s + 1) · ±level`, a scale for each 32 elements.
 ///
@@ -41,7 +41,7 @@ pub static IQ2_XXS: Format = Format {
             }
         }
     },
-    encode: None,
+    encode: Some(codebook_encode::iq2_xxs),
 };
 
 /// 2 bits, eights of [`grids::IQ2_XS`] with signs: `d / 8 · (2 s + 1) · ±level`, a scale for each 16 elements.
@@ -63,7 +63,7 @@ pub static IQ2_XS: Format = Format {
             put(d * odd(s.into()), &IQ2_XS_GRID[usize::from(both & 511)], signs((both >> 9) as u8), o);
         }
     },
-    encode: None,
+    encode: Some(codebook_encode::iq2_xs),
 };
 
 /// 2 bits, eights of [`grids::IQ2_S`] with signs: `d / 8 · (2 s + 1) · ±level`, a scale for each 16 elements.
@@ -87,7 +87,7 @@ pub static IQ2_S: Format = Format {
             put(d * odd(s.into()), &IQ2_S_GRID[code(b[2 + i], high)], b[34 + i], o);
         }
     },
-    encode: None,
+    encode: Some(codebook_encode::iq2_s),
 };
 
 /// 3 bits, fours of [`grids::IQ3_XXS`] with signs: `d / 4 · (2 s + 1) · ±level`, a scale for each 32 elements.
@@ -111,7 +111,7 @@ pub static IQ3_XXS: Format = Format {
             put(scale, &IQ3_XXS_GRID[usize::from(b[3 + 2 * i])], signs >> 4, high);
         }
     },
-    encode: None,
+    encode: Some(codebook_encode::iq3_xxs),
 };
 
 /// 3 bits, fours of [`grids::IQ3_S`] with signs: `d · (2 s + 1) · ±level`, a scale for each 32 elements.
@@ -136,7 +136,7 @@ pub static IQ3_S: Format = Format {
             put(d * odd(s.into()), &IQ3_S_GRID[code(b[2 + i], high)], signs, o);
         }
     },
-    encode: None,
+    encode: Some(codebook_encode::iq3_s),
 };
 
 /// 1.56 bits, eights of [`grids::IQ1`]: `d / 8 · (2 s + 1) · (8 level ± 1)`, a scale and a shift for each 32 elements.
@@ -158,7 +158,7 @@ pub static IQ1_S: Format = Format {
             shifted(d * odd(u32::from(rest >> 12 & 7)), code(b[2 + i], high), rest >> 15 == 1, o);
         }
     },
-    encode: None,
+    encode: Some(codebook_encode::iq1_s),
 };
 
 /// 1.75 bits, eights of [`grids::IQ1`]: `d / 8 · (2 s + 1) · (8 level ± 1)`, a scale for each 16 elements and a shift for each eight.
@@ -182,7 +182,7 @@ pub static IQ1_M: Format = Format {
             shifted(d * odd(s.into()), code(b[i], rest & 7), rest >> 3 == 1, o);
         }
     },
-    encode: None,
+    encode: Some(codebook_encode::iq1_m),
 };
 
 /// The code of these bits.

@@ -284,6 +284,6 @@ pub(super) fn half_not_below(v: f32) -> f32 {
 }
 
 /// What is left of a factor once it is stored.
-fn through_half(v: f32) -> f32 {
+pub(super) fn through_half(v: f32) -> f32 {
     f16::from_f32(v).to_f32()
 }

@@ -6,10 +6,11 @@
 //! such reference: the scale, and the minimum, are then searched for as those of K-quants are, and Q8_0 stays what it is, as ggml's does.
 
 use super::{
-    Format, half_at, put_half,
+    Format, half_at,
+    k_encode::through_half,
+    put_half,
     search::{affine, inverse, refit_affine, refit_symmetric, signed, symmetric},
 };
-use half::f16;
 
 /// Elements of a block.
 const LEN: usize = 32;
@@ -252,9 +253,4 @@ fn searched_scale_and_min(v: &[f32], importance: &[f32], levels: u8) -> (f32, f3
 fn weighed_error(v: &[f32], importance: &[f32], q: &mut [u8], choose: impl Fn(f32, &mut u8) -> f32) -> f32 {
     let all = v.iter().zip(importance).zip(q);
     all.map(|((&x, w), q)| w * (choose(x, q) - x).powi(2)).sum()
-}
-
-/// What is left of a number once it is stored.
-fn through_half(v: f32) -> f32 {
-    f16::from_f32(v).to_f32()
 }

@@ -4,7 +4,9 @@
 //! Every decoder of a format that ggml has gives the same bits as ggml's, also where sums and products could be ordered otherwise; tests hold
 //! that against blocks that ggml made.
 
+mod book;
 mod codebook;
+mod codebook_encode;
 mod float8;
 pub mod grids;
 mod importance;
@@ -87,7 +89,7 @@ impl Format {
     }
 
     /// Packs a row into `out` by the importance of its elements: their squared errors count so many times. What counts is their ratio to each
-    /// other within a block; all zero is as if all counted alike. Formats without a choice to make (and Q8_0, TQ1_0 and TQ2_0, which are
+    /// other within a block: all zero is all alike. Formats without a choice to make (and Q8_0, TQ1_0 and TQ2_0, which are
     /// packed as ggml's) do not look at it.
     ///
     /// # Errors
@@ -122,10 +124,14 @@ impl Format {
             let blocks = values.chunks_exact(self.block_len).zip(importance.chunks_exact(self.block_len));
             let mut parts = vec![0.0; self.block_len];
             for (b, (v, importance)) in out.chunks_exact_mut(self.block_bytes).zip(blocks) {
-                // Sums of them times squares should be neither infinite nor nothing.
+                // Sums of them times squares should be neither infinite nor nothing, also where a sub-block has none but small ones.
                 let most = importance.iter().fold(0.0_f32, |m, &v| m.max(v));
-                parts.iter_mut().zip(importance).for_each(|(part, v)| *part = v / most);
-                encode(v, if most > 0.0 { &parts } else { &[] }, b);
+                parts
+                    .iter_mut()
+                    .zip(importance)
+                    .for_each(|(part, v)| *part = (v / most).max(LEAST_IMPORTANCE));
+                let differ = importance.iter().any(|&v| v != most);
+                encode(v, if differ { &parts } else { &[] }, b);
             }
             return Ok(());
         }
@@ -150,12 +156,20 @@ impl fmt::Debug for Format {
     }
 }
 
+/// What an element counts at least, as a part of what the most important of its block does: what was never seen is not known to be nothing.
+const LEAST_IMPORTANCE: f32 = 1e-9;
+
 /// Every format of this crate.
 pub static FORMATS: &[&Format] = &[
     &F32, &F16, &BF16, &Q4_0, &Q4_1, &Q5_0, &Q5_1, &Q8_0, &Q2_K, &Q3_K, &Q4_K, &Q5_K, &Q6_K, &IQ4_NL,
     &IQ4_XS, &MXFP4, &NVFP4, &F8_E4M3, &IQ1_S, &IQ1_M, &IQ2_XXS, &IQ2_XS, &IQ2_S, &IQ3_XXS, &IQ3_S, &TQ1_0,
     &TQ2_0,
 ];
+
+/// Those of one to three bits whose codes stand for several elements: blocks take microseconds to pack, and kernels for them are one source but for how
+/// a block is read. So tests draw blocks of theirs as bytes, and no cache is made of them.
+pub static FEW_BITS: &[&Format] =
+    &[&IQ1_S, &IQ1_M, &IQ2_XXS, &IQ2_XS, &IQ2_S, &IQ3_XXS, &IQ3_S, &TQ1_0, &TQ2_0];
 
 /// The format called `name`, in any case; `None` for a name this crate does not know.
 pub fn format_by_name(name: &str) -> Option<&'static Format> {

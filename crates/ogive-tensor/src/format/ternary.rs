@@ -2,8 +2,24 @@
 //!
 //! Each layout is written down once, in the byte table of its static. Of a digit to base three the decoder keeps ggml's arithmetic and not a
 //! table: a byte that no five digits make, which a damaged file may have, comes to what it comes to there.
+//!
+//! The encoders follow ggml's byte for byte: the scale is the largest size, which loses nothing of weights that were trained so. A search
+//! would lose less of others, which these formats are not for.
 
-use super::{Format, half_at};
+use super::{
+    Format, half_at, put_half,
+    search::{inverse, signed},
+};
+
+/// The largest size, and the digits of numbers by it: 0, 1 and 2 for -1, 0 and 1.
+fn digits(v: &[f32]) -> (f32, [u8; 256]) {
+    let d = v.iter().fold(0.0_f32, |m, x| m.max(x.abs()));
+    let (inverse, mut digits) = (inverse(d), [1; 256]);
+    for (q, x) in digits.iter_mut().zip(v) {
+        *q = (signed(x * inverse).clamp(-1, 1) + 1).cast_unsigned();
+    }
+    (d, digits)
+}
 
 /// Five elements to a byte: `d · (q - 1)`, in superblocks of 256.
 ///
@@ -33,7 +49,18 @@ pub static TQ1_0: Format = Format {
             }
         }
     },
-    encode: None,
+    encode: Some(|v, _, b| {
+        let (d, digits) = digits(v);
+        put_half(b, 52, d);
+        for (start, at, len, each) in [(0, 0, 32, 5), (32, 160, 16, 5), (48, 240, 4, 4)] {
+            for (i, byte) in b[start..start + len].iter_mut().enumerate() {
+                let number = (0..5).fold(0, |number, n| {
+                    number * 3 + if n < each { u16::from(digits[at + len * n + i]) } else { 0 }
+                });
+                *byte = (number * 256).div_ceil(243) as u8;
+            }
+        }
+    }),
 };
 
 /// Four elements to a byte: `d · (q - 1)`, in superblocks of 256.
@@ -56,5 +83,12 @@ pub static TQ2_0: Format = Format {
             }
         }
     },
-    encode: None,
+    encode: Some(|v, _, b| {
+        let (d, digits) = digits(v);
+        put_half(b, 64, d);
+        for (i, byte) in b[..64].iter_mut().enumerate() {
+            let at = 128 * (i / 32) + i % 32;
+            *byte = (0..4).fold(0, |byte, j| byte | digits[at + 32 * j] << (2 * j));
+        }
+    }),
 };

@@ -14,7 +14,7 @@ use crate::{
     weight::{CpuWeight, Kernel, Precision},
 };
 use half::f16;
-use ogive_tensor::{BF16, F8_E4M3, F16, F32, FORMATS, Format, HostWeight};
+use ogive_tensor::{BF16, F8_E4M3, F16, F32, FEW_BITS, FORMATS, Format, HostWeight};
 use std::sync::Arc;
 
 /// Numbers that look random and are the same everywhere.
