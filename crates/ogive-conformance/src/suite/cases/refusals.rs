@@ -3,7 +3,7 @@
 use super::cache::one;
 use super::linear::STRANGER;
 use super::{Case, up};
-use ogive_backend::tensor::{F32, Q8_0, Result, Tensor};
+use ogive_backend::tensor::{F32, IQ2_XS, Q8_0, Result, Tensor};
 use ogive_backend::{AttnSpec, Backend, Batch, BlockTable, Cache, CacheSpec, LayerCache, Rope};
 
 type Edit = (&'static str, fn(&mut Batch));
@@ -60,6 +60,10 @@ pub(super) fn add(cases: &mut Vec<Case>) {
             (
                 "an element that cannot be written",
                 CacheSpec::new(vec![LayerCache::full(7, 7)], 2, 4, 0).element(&STRANGER),
+            ),
+            (
+                "an element that is for weights alone",
+                CacheSpec::new(vec![LayerCache::full(256, 256)], 2, 4, 0).element(&IQ2_XS),
             ),
             ("more than can be counted", full().blocks(vec![usize::MAX])),
         ] {
