@@ -5,6 +5,7 @@ mod common;
 use common::{format, packed, shared};
 use ogive_quantize::gguf_file::{Gguf, GgufWriter};
 use ogive_quantize::{GgmlType, Input, Quantize, Result};
+use ogive_tensor::FEW_BITS;
 
 /// A GGUF file of these tensors.
 fn file(tensors: &[(&str, [u64; 2], GgmlType, &[u8])]) -> Vec<u8> {
@@ -116,4 +117,24 @@ fn rules_keep_what_a_folder_has() {
     assert_eq!((ty("attn_q.weight"), ty("ffn_up")), (GgmlType::BF16, GgmlType::Q8_0));
     // A norm is no matrix, and rules are not for it.
     assert_eq!(ty("attn_norm"), GgmlType::F32);
+}
+
+/// Rules name types that no format of files is called after; what is kept is about what the numbers were.
+#[test]
+fn rules_pack_in_few_bits() {
+    let numbers: Vec<f32> = (0..512_u32).map(|i| ((i * 7919 % 509) as f32 / 254.0 - 1.0).powi(3)).collect();
+    let raw: Vec<u8> = numbers.iter().flat_map(|v| v.to_le_bytes()).collect();
+    for format_of_few in FEW_BITS {
+        let rule = format!("attn_q={}", format_of_few.name);
+        let input = file(&[("blk.0.attn_q.weight", [256, 2], GgmlType::F32, &raw)]);
+        let output = again(&format("q8_0").rules(vec![rule.parse().unwrap()]), input).unwrap();
+        let tensor = output.tensor("blk.0.attn_q.weight").unwrap();
+        assert!(tensor.ggml_type().unwrap().name().eq_ignore_ascii_case(format_of_few.name));
+        let mut back = vec![0.0; 512];
+        format_of_few.decode_row(&bytes(&output, tensor.name()), &mut back);
+        let squares = |v: &mut dyn Iterator<Item = f32>| v.map(|v| v * v).sum::<f32>();
+        let off = squares(&mut back.iter().zip(&numbers).map(|(a, b)| a - b))
+            / squares(&mut numbers.iter().copied());
+        assert!(off < 0.4, "{format_of_few:?}: {off}");
+    }
 }
