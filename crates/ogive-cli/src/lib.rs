@@ -23,6 +23,7 @@ mod output;
 mod sampling;
 mod seeing;
 mod synth;
+mod windows;
 
 use clap::Parser;
 use error::Error;

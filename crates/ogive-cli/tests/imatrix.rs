@@ -25,7 +25,7 @@ fn a_model_is_packed_by_what_it_met_on_a_text() {
         made.text()
     );
     assert!(
-        made.stderr.contains("reading 2 chunks of 32") && made.stderr.contains("[2/2]"),
+        made.stderr.contains("reading 2 windows of 32") && made.stderr.contains("[2/2]"),
         "{}",
         made.stderr
     );
@@ -74,7 +74,7 @@ fn nonsense_is_told_by_what_it_is() {
     };
     assert!(collect(args![empty]).error(1).contains("it is empty"));
     assert!(collect(args![text]).error(1).contains("tokens, and one window takes 512; give a longer text"));
-    assert!(collect(args![text, "-c", "3"]).error(2).contains("a chunk has at least 4 tokens"));
+    assert!(collect(args![text, "-c", "3"]).error(2).contains("a window has at least 4 tokens"));
     assert!(collect(args![at("none.txt")]).error(1).contains("none.txt"));
     assert!(!at("x.gguf").exists());
     let over = ogive(args!["imatrix", "--model", model, text, "--out", model, "-c", "32"]);

@@ -282,47 +282,35 @@ impl Size {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::{Backend, Batch, CacheSpec};
-    use crate::tensor::{Source, WeightInfo};
-    use ogive_conformance::Oracle;
-
-    #[derive(Debug)]
-    struct Nothing;
-
-    impl Source for Nothing {
-        fn get(&self, name: &str) -> Result<HostWeight> {
-            Err(Error::missing(name))
-        }
-        fn tensors(&self) -> Vec<WeightInfo> {
-            Vec::new()
-        }
-    }
+    use crate::backend::Backend;
+    use crate::testing::with_nothing;
 
     /// Rows far smaller than any model's are not blown up, as transformers has it; rows of zeros stay, and are no NaN.
     #[test]
     fn what_is_next_to_nothing_stays_small() {
-        let b = Oracle;
-        let (plan, cache) =
-            (b.plan(Batch::default()).unwrap(), b.new_cache(&CacheSpec::new(Vec::new(), 1, 0, 0)).unwrap());
-        let s = Step::new(&b, &plan, &cache);
-        let size = Size::new(&Loader::new(&Nothing, &b), 4).unwrap();
-        let ends = AltUpEnds {
-            projections: Vec::new(),
-            unembed: Vec::new(),
-            size,
-            share: b.upload(&[1.0], [1].into()).unwrap(),
-        };
-        let first = [3.0_f32, -1.0, 0.5, 2.0];
-        for scale in [0.0, 1e-20, 1e-6, 1e-4, 3e-3, 4e-3, 1.0, 1e6] {
-            let row = [0.2_f32, -0.9, 1.4, 0.1].map(|v| v * scale);
-            let rms = |row: &[f32]| (row.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>() / 4.0).sqrt();
-            let factor = rms(&first) / rms(&row).powi(2).max(1e-5).sqrt();
-            let up = |row: &[f32]| b.upload(row, [1, 4].into()).unwrap();
-            let got = ends.as_large(&s, up(&first), vec![up(&row)]).unwrap();
-            for (got, v) in b.download(&got[1]).unwrap().iter().zip(row) {
-                let want = f64::from(v) * factor;
-                assert!((f64::from(*got) - want).abs() <= 2e-6 * want.abs() + 1e-6, "{scale}: {got}, {want}");
+        with_nothing(|b, s, l| {
+            let size = Size::new(l, 4).unwrap();
+            let ends = AltUpEnds {
+                projections: Vec::new(),
+                unembed: Vec::new(),
+                size,
+                share: b.upload(&[1.0], [1].into()).unwrap(),
+            };
+            let first = [3.0_f32, -1.0, 0.5, 2.0];
+            for scale in [0.0, 1e-20, 1e-6, 1e-4, 3e-3, 4e-3, 1.0, 1e6] {
+                let row = [0.2_f32, -0.9, 1.4, 0.1].map(|v| v * scale);
+                let rms = |row: &[f32]| (row.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>() / 4.0).sqrt();
+                let factor = rms(&first) / rms(&row).powi(2).max(1e-5).sqrt();
+                let up = |row: &[f32]| b.upload(row, [1, 4].into()).unwrap();
+                let got = ends.as_large(s, up(&first), vec![up(&row)]).unwrap();
+                for (got, v) in b.download(&got[1]).unwrap().iter().zip(row) {
+                    let want = f64::from(v) * factor;
+                    assert!(
+                        (f64::from(*got) - want).abs() <= 2e-6 * want.abs() + 1e-6,
+                        "{scale}: {got}, {want}"
+                    );
+                }
             }
-        }
+        });
     }
 }

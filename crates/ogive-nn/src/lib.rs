@@ -88,6 +88,8 @@ mod rope;
 mod share;
 mod short_conv;
 mod step;
+#[cfg(test)]
+mod testing;
 mod top_k;
 mod tower;
 

@@ -53,47 +53,31 @@ impl GaussianTopK {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::{Backend, Batch, CacheSpec};
-    use crate::tensor::{HostWeight, Source, WeightInfo};
-    use ogive_conformance::Oracle;
-
-    #[derive(Debug)]
-    struct Nothing;
-
-    impl Source for Nothing {
-        fn get(&self, name: &str) -> Result<HostWeight> {
-            Err(Error::missing(name))
-        }
-        fn tensors(&self) -> Vec<WeightInfo> {
-            Vec::new()
-        }
-    }
+    use crate::backend::Backend;
+    use crate::testing::with_nothing;
 
     #[test]
     fn what_is_left_is_what_the_mean_and_the_deviation_say() {
-        let b = Oracle;
-        let (plan, cache) =
-            (b.plan(Batch::default()).unwrap(), b.new_cache(&CacheSpec::new(Vec::new(), 1, 0, 0)).unwrap());
-        let s = Step::new(&b, &plan, &cache);
-        let l = Loader::new(&Nothing, &b);
-        // The second row is the same number throughout, of which nothing is above the mean; the third is far from 0.
-        let rows = [[0.3_f32, -1.2, 4.0, 0.9, -0.1], [0.7; 5], [101.0, 99.0, 100.0, 100.5, 103.0]];
-        for (sparsity, deviations) in [(0.95_f32, 1.644_853_6), (0.5, 0.0), (0.3, -0.524_400_5)] {
-            let cut = GaussianTopK::new(&l, sparsity, 5).unwrap();
-            let x = b.upload(&rows.concat(), [3, 5].into()).unwrap();
-            let got = b.download(&cut.forward(&s, x).unwrap()).unwrap();
-            let want = rows.iter().flat_map(|row| {
-                let row = row.map(f64::from);
-                let mean = row.iter().sum::<f64>() / 5.0;
-                let deviation = (row.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / 5.0).sqrt();
-                row.map(|v| (v - mean - deviations * deviation).max(0.0))
-            });
-            for (i, (got, want)) in got.iter().zip(want).enumerate() {
-                assert!((f64::from(*got) - want).abs() < 2e-5, "{sparsity}, {i}: {got}, {want}");
+        with_nothing(|b, s, l| {
+            // The second row is the same number throughout, of which nothing is above the mean; the third is far from 0.
+            let rows = [[0.3_f32, -1.2, 4.0, 0.9, -0.1], [0.7; 5], [101.0, 99.0, 100.0, 100.5, 103.0]];
+            for (sparsity, deviations) in [(0.95_f32, 1.644_853_6), (0.5, 0.0), (0.3, -0.524_400_5)] {
+                let cut = GaussianTopK::new(l, sparsity, 5).unwrap();
+                let x = b.upload(&rows.concat(), [3, 5].into()).unwrap();
+                let got = b.download(&cut.forward(s, x).unwrap()).unwrap();
+                let want = rows.iter().flat_map(|row| {
+                    let row = row.map(f64::from);
+                    let mean = row.iter().sum::<f64>() / 5.0;
+                    let deviation = (row.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / 5.0).sqrt();
+                    row.map(|v| (v - mean - deviations * deviation).max(0.0))
+                });
+                for (i, (got, want)) in got.iter().zip(want).enumerate() {
+                    assert!((f64::from(*got) - want).abs() < 2e-5, "{sparsity}, {i}: {got}, {want}");
+                }
             }
-        }
-        for bad in [0.0, 1.0, -0.5, f32::NAN] {
-            assert!(GaussianTopK::new(&l, bad, 5).unwrap_err().to_string().contains("cannot be cut off"));
-        }
+            for bad in [0.0, 1.0, -0.5, f32::NAN] {
+                assert!(GaussianTopK::new(l, bad, 5).unwrap_err().to_string().contains("cannot be cut off"));
+            }
+        });
     }
 }

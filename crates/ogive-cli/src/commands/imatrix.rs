@@ -1,24 +1,19 @@
 //! `ogive imatrix`: what a model's matrices are given on a text, for `ogive quantize --imatrix`.
 //!
-//! The file is written once all is read, and not every ten chunks as llama.cpp's is: what was collected of half a text packs worse than a
+//! The file is written once all is read, and not every ten windows as llama.cpp's is: what was collected of half a text packs worse than a
 //! text that was cut short on purpose (`--chunks`), and nobody would see which it is.
 
 use crate::args::Context;
-use crate::error::{Error, Result, with_causes};
+use crate::error::{Error, Result};
 use crate::figures::Count;
 use crate::options::{Machine, ModelPath, check_plain};
+use crate::windows::Windows;
 use crate::{files, output};
 use ogive::Calibration;
 use ogive_quantize::{Importance, Input, Squares};
 use std::collections::BTreeMap;
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-
-/// Chunks have so many tokens where nothing else is said, as in llama.cpp.
-const CHUNK: usize = 512;
-/// Of fewer tokens the library takes none.
-const LEAST: usize = 4;
 
 /// Arguments of `ogive imatrix`.
 #[derive(Clone, Debug, clap::Args)]
@@ -27,18 +22,11 @@ pub(crate) struct Args {
     model: ModelPath,
     #[command(flatten)]
     machine: Machine,
-    /// The text to run through the model, of up to 1 GiB; `-` reads stdin. It should be like what the model will be asked
-    #[arg(value_name = "FILE")]
-    text: PathBuf,
+    #[command(flatten)]
+    windows: Windows,
     /// The file to write, in llama.cpp's GGUF form
     #[arg(short, long, value_name = "OUT", default_value = "imatrix.gguf")]
     out: PathBuf,
-    /// Tokens of a chunk [default: 512, or what the model was made for if that is less]
-    #[arg(short, long, value_name = "N")]
-    context: Option<usize>,
-    /// Chunks to read at most [default: all]
-    #[arg(long, value_name = "N")]
-    chunks: Option<NonZeroUsize>,
     /// Looks at the head too, which mostly is packed better without
     #[arg(long)]
     process_output: bool,
@@ -49,9 +37,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     let path = args.model.get(context);
-    if let Some(few @ 1..LEAST) = args.context {
-        return Err(Error::Usage(format!("--context {few}: a chunk has at least {LEAST} tokens")));
-    }
+    args.windows.check()?;
     check_plain(path, "looked at")?;
     if ogive::is_demo(&args.out) {
         let why = "this is the name of Ogive's own model; name a file";
@@ -59,19 +45,18 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     }
     files::check(&args.out, path)?;
     files::check_new(&args.out, args.force)?;
-    let (text, dataset) = read(args)?;
+    let (text, dataset) = args.windows.text("a text like what the model will be asked")?;
     // What it is called in a file is known before the work and not after it.
     let input = open(path)?;
-    let model = args.machine.open(path, args.context, context)?;
-    let size = args.context.unwrap_or_else(|| model.context().min(CHUNK));
+    let model = args.machine.open(path, args.windows.context, context)?;
+    let size = args.windows.size(&model);
     let mut calibration = Calibration::new(&model, size)?.head(args.process_output);
     let ids = calibration.encode(&text)?;
     drop(text);
-    let windows = calibration.windows(&ids).map_err(|e| too_short(&e, ids.len()))?;
-    let count = args.chunks.map_or(windows.len(), |n| n.get().min(windows.len()));
-    context.note(format_args!("{} tokens; reading {count} chunks of {size}", ids.len()));
+    let windows = args.windows.first(calibration.windows(&ids), ids.len(), "reading", context)?;
+    let count = windows.len();
     let (start, patience) = (Instant::now(), context.interrupt.patience());
-    for (i, window) in windows.take(count).enumerate() {
+    for (i, window) in windows.into_iter().enumerate() {
         calibration.add(window)?;
         context.note(format_args!("[{}/{count}] {:.1} s", i + 1, start.elapsed().as_secs_f64()));
         if patience.over() {
@@ -99,27 +84,6 @@ fn open(path: &Path) -> Result<Input> {
         true => Input::from_gguf(ogive::open_gguf(path)?, path)?,
         false => Input::open(path)?,
     })
-}
-
-fn read(args: &Args) -> Result<(Vec<u8>, String)> {
-    let (text, name) = if args.text.as_os_str() == "-" {
-        (files::stdin()?, "stdin".to_owned())
-    } else {
-        let name = args.text.display().to_string();
-        (files::read(&args.text, format_args!("reading {name}"))?, name)
-    };
-    if text.is_empty() {
-        return Err(Error::failed(format_args!(
-            "reading {name}: it is empty; give a text like what the model will be asked"
-        )));
-    }
-    Ok((text, name))
-}
-
-/// What the library says, and the option that helps.
-fn too_short(why: &ogive::Error, tokens: usize) -> Error {
-    let help = if tokens < LEAST { String::new() } else { format!(", as with -c {tokens}") };
-    Error::failed(format_args!("{}{help}", with_causes(why)))
 }
 
 /// Sums in single precision, as files have them.

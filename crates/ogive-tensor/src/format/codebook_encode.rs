@@ -233,14 +233,51 @@ fn shifted<const EIGHTS: usize>(x: &[f32], w: &[f32], inverse: f32, look: usize,
     }
 }
 
-/// Starts for levels of 8, 25 and 43.
-const TWO_BITS: &[f32] = &[0.034, 0.042, 0.051, 0.063, 0.077];
-/// Starts for levels from 4 to 62.
-const IQ3_XXS_STARTS: &[f32] = &[0.026, 0.032, 0.039, 0.047, 0.057, 0.069];
-/// Starts for odd levels from 1 to 15.
-const IQ3_S_STARTS: &[f32] = &[0.105, 0.127, 0.154, 0.187, 0.226, 0.274];
-/// Starts for levels about -8, 0 and 8.
-const ONE_BIT: &[f32] = &[0.112, 0.138, 0.17, 0.21, 0.259];
+/// Levels of 8, 25 and 43.
+const IQ2_XS_KIND: Kind = Kind {
+    sub: 16,
+    fine: 15,
+    parts: 8.0,
+    least: 8.0,
+    starts: &[0.034, 0.042, 0.051, 0.063, 0.077],
+    choose: |x, w, inverse, look, to| signed::<8, 2, true>(&IQ2_XS_BOOK, x, w, inverse, look, to),
+};
+const IQ2_XXS_KIND: Kind = Kind {
+    sub: 32,
+    choose: |x, w, inverse, look, to| signed::<8, 2, true>(&IQ2_XXS_BOOK, x, w, inverse, look, to),
+    ..IQ2_XS_KIND
+};
+const IQ2_S_KIND: Kind = Kind {
+    choose: |x, w, inverse, look, to| signed::<8, 2, false>(&IQ2_S_BOOK, x, w, inverse, look, to),
+    ..IQ2_XS_KIND
+};
+/// Levels from 4 to 62.
+const IQ3_XXS_KIND: Kind = Kind {
+    sub: 32,
+    fine: 15,
+    parts: 4.0,
+    least: 4.0,
+    starts: &[0.026, 0.032, 0.039, 0.047, 0.057, 0.069],
+    choose: |x, w, inverse, look, to| signed::<4, 7, true>(&IQ3_XXS_BOOK, x, w, inverse, look, to),
+};
+/// Odd levels from 1 to 15.
+const IQ3_S_KIND: Kind = Kind {
+    parts: 1.0,
+    least: 1.0,
+    starts: &[0.105, 0.127, 0.154, 0.187, 0.226, 0.274],
+    choose: |x, w, inverse, look, to| signed::<4, 7, false>(&IQ3_S_BOOK, x, w, inverse, look, to),
+    ..IQ3_XXS_KIND
+};
+/// Levels about -8, 0 and 8.
+const IQ1_S_KIND: Kind = Kind {
+    sub: 32,
+    fine: 7,
+    parts: 8.0,
+    least: 9.0,
+    starts: &[0.112, 0.138, 0.17, 0.21, 0.259],
+    choose: shifted::<4>,
+};
+const IQ1_M_KIND: Kind = Kind { sub: 16, choose: shifted::<1>, ..IQ1_S_KIND };
 
 /// IQ2_XXS and IQ3_XXS: signs of eight `i` in bits `7 i` to `7 i + 6` of a word, and the scale above them.
 fn signs_and_scale(choice: &Choice, scale: u8) -> [u8; 4] {
@@ -250,14 +287,7 @@ fn signs_and_scale(choice: &Choice, scale: u8) -> [u8; 4] {
 }
 
 pub(super) fn iq2_xxs(x: &[f32], importance: &[f32], b: &mut [u8]) {
-    let choose = |x: &[f32], w: &[f32], inverse: f32, look: usize, to: &mut Choice| {
-        signed::<8, 2, true>(&IQ2_XXS_BOOK, x, w, inverse, look, to)
-    };
-    let it = Block::of(
-        &Kind { sub: 32, fine: 15, parts: 8.0, least: 8.0, starts: TWO_BITS, choose },
-        x,
-        importance,
-    );
+    let it = Block::of(&IQ2_XXS_KIND, x, importance);
     put_half(b, 0, it.d);
     for ((b, choice), scale) in b[2..].chunks_exact_mut(8).zip(&it.choices).zip(it.scales) {
         (0..4).for_each(|i| b[i] = choice.codes[i] as u8);
@@ -266,14 +296,7 @@ pub(super) fn iq2_xxs(x: &[f32], importance: &[f32], b: &mut [u8]) {
 }
 
 pub(super) fn iq2_xs(x: &[f32], importance: &[f32], b: &mut [u8]) {
-    let choose = |x: &[f32], w: &[f32], inverse: f32, look: usize, to: &mut Choice| {
-        signed::<8, 2, true>(&IQ2_XS_BOOK, x, w, inverse, look, to)
-    };
-    let it = Block::of(
-        &Kind { sub: 16, fine: 15, parts: 8.0, least: 8.0, starts: TWO_BITS, choose },
-        x,
-        importance,
-    );
+    let it = Block::of(&IQ2_XS_KIND, x, importance);
     b.fill(0);
     put_half(b, 0, it.d);
     for (i, choice) in it.choices.iter().enumerate() {
@@ -286,14 +309,7 @@ pub(super) fn iq2_xs(x: &[f32], importance: &[f32], b: &mut [u8]) {
 }
 
 pub(super) fn iq2_s(x: &[f32], importance: &[f32], b: &mut [u8]) {
-    let choose = |x: &[f32], w: &[f32], inverse: f32, look: usize, to: &mut Choice| {
-        signed::<8, 2, false>(&IQ2_S_BOOK, x, w, inverse, look, to)
-    };
-    let it = Block::of(
-        &Kind { sub: 16, fine: 15, parts: 8.0, least: 8.0, starts: TWO_BITS, choose },
-        x,
-        importance,
-    );
+    let it = Block::of(&IQ2_S_KIND, x, importance);
     b.fill(0);
     put_half(b, 0, it.d);
     for (i, choice) in it.choices.iter().enumerate() {
@@ -308,14 +324,7 @@ pub(super) fn iq2_s(x: &[f32], importance: &[f32], b: &mut [u8]) {
 }
 
 pub(super) fn iq3_xxs(x: &[f32], importance: &[f32], b: &mut [u8]) {
-    let choose = |x: &[f32], w: &[f32], inverse: f32, look: usize, to: &mut Choice| {
-        signed::<4, 7, true>(&IQ3_XXS_BOOK, x, w, inverse, look, to)
-    };
-    let it = Block::of(
-        &Kind { sub: 32, fine: 15, parts: 4.0, least: 4.0, starts: IQ3_XXS_STARTS, choose },
-        x,
-        importance,
-    );
+    let it = Block::of(&IQ3_XXS_KIND, x, importance);
     put_half(b, 0, it.d);
     let (codes, rest) = b[2..].split_at_mut(64);
     for (i, choice) in it.choices[..8].iter().enumerate() {
@@ -325,14 +334,7 @@ pub(super) fn iq3_xxs(x: &[f32], importance: &[f32], b: &mut [u8]) {
 }
 
 pub(super) fn iq3_s(x: &[f32], importance: &[f32], b: &mut [u8]) {
-    let choose = |x: &[f32], w: &[f32], inverse: f32, look: usize, to: &mut Choice| {
-        signed::<4, 7, false>(&IQ3_S_BOOK, x, w, inverse, look, to)
-    };
-    let it = Block::of(
-        &Kind { sub: 32, fine: 15, parts: 1.0, least: 1.0, starts: IQ3_S_STARTS, choose },
-        x,
-        importance,
-    );
+    let it = Block::of(&IQ3_S_KIND, x, importance);
     b.fill(0);
     put_half(b, 0, it.d);
     for (i, choice) in it.choices[..8].iter().enumerate() {
@@ -346,11 +348,7 @@ pub(super) fn iq3_s(x: &[f32], importance: &[f32], b: &mut [u8]) {
 }
 
 pub(super) fn iq1_s(x: &[f32], importance: &[f32], b: &mut [u8]) {
-    let it = Block::of(
-        &Kind { sub: 32, fine: 7, parts: 8.0, least: 9.0, starts: ONE_BIT, choose: shifted::<4> },
-        x,
-        importance,
-    );
+    let it = Block::of(&IQ1_S_KIND, x, importance);
     put_half(b, 0, it.d);
     for (i, choice) in it.choices[..8].iter().enumerate() {
         let mut rest = u16::from(it.scales[i]) << 12 | u16::from(choice.signs[0]) << 15;
@@ -363,11 +361,7 @@ pub(super) fn iq1_s(x: &[f32], importance: &[f32], b: &mut [u8]) {
 }
 
 pub(super) fn iq1_m(x: &[f32], importance: &[f32], b: &mut [u8]) {
-    let it = Block::of(
-        &Kind { sub: 16, fine: 7, parts: 8.0, least: 9.0, starts: ONE_BIT, choose: shifted::<1> },
-        x,
-        importance,
-    );
+    let it = Block::of(&IQ1_M_KIND, x, importance);
     let d = f16::from_f32(it.d).to_bits();
     let mut words: [u16; 4] = std::array::from_fn(|i| (d >> (4 * i) & 15) << 12);
     for (i, choice) in it.choices.iter().enumerate() {
