@@ -119,6 +119,29 @@ fn only_ratios_count() {
     }
 }
 
+/// Columns that count a thousand to a hundred million times what others do, or alone: sums of such numbers are of the one and lose the others.
+/// Nothing is worse by what counts than it is without, and what counts little is not given up.
+#[test]
+fn one_column_that_counts_for_all_does_no_harm() {
+    let mut numbers = Numbers(80);
+    let x: Vec<f32> = (0..8 * COLS).map(|_| numbers.bell() * 0.02).collect();
+    for format in searched() {
+        for ratio in [1e-3_f32, 1e-5, 1e-6, 1e-8, 0.0] {
+            let importance: Vec<f32> = (0..COLS).map(|i| if i % 97 == 13 { 1.0 } else { ratio }).collect();
+            let (mut alike, mut by) = (Vec::new(), Vec::new());
+            for x in x.chunks_exact(COLS) {
+                alike.extend(there_and_back(format, x, &[]));
+                by.extend(there_and_back(format, x, &importance));
+            }
+            let off = |back: &[f32], w: &[f32]| error(back, &x, w);
+            let (with, without) = (off(&by, &importance), off(&alike, &importance));
+            let (all, before) = (off(&by, &[1.0]), off(&alike, &[1.0]));
+            assert!(with < 1.001 * without, "{format:?}, {ratio}: {with} by importance, {without} without");
+            assert!(all < 2.0 * before, "{format:?}, {ratio}: {all} in all, {before} without");
+        }
+    }
+}
+
 /// Whatever is important, and whatever the numbers are: something comes back, and of finite numbers finite ones.
 #[test]
 fn nothing_is_spoiled_by_what_counts() {

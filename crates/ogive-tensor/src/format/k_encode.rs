@@ -26,11 +26,13 @@ struct AffineBlock<const SUBS: usize> {
 impl<const SUBS: usize> AffineBlock<SUBS> {
     /// `levels` is the greatest code, `fine` the greatest scale and minimum.
     fn of(x: &[f32], importance: &[f32], levels: u8, fine: u8) -> Self {
+        let alike = Self::by(x, Alike, levels, fine);
         if importance.is_empty() {
-            Self::by(x, Alike, levels, fine)
-        } else {
-            Self::by(x, importance, levels, fine)
+            return alike;
         }
+        // What is best for each sub-block need not be for all of them, which share two factors.
+        let by = Self::by(x, importance, levels, fine);
+        if alike.error(x, importance) < by.error(x, importance) { alike } else { by }
     }
 
     fn by(x: &[f32], w: impl Importance, levels: u8, fine: u8) -> Self {
@@ -142,11 +144,12 @@ struct SymmetricBlock {
 impl SymmetricBlock {
     /// Codes go from 0 to `2 · half - 1`, scales from `-fine` to `fine - 1`.
     fn of(x: &[f32], importance: &[f32], half: i8, fine: f32) -> Self {
+        let alike = Self::by(x, Alike, half, fine);
         if importance.is_empty() {
-            Self::by(x, Alike, half, fine)
-        } else {
-            Self::by(x, importance, half, fine)
+            return alike;
         }
+        let by = Self::by(x, importance, half, fine);
+        if alike.error(x, importance, half) < by.error(x, importance, half) { alike } else { by }
     }
 
     fn by(x: &[f32], w: impl Importance, half: i8, fine: f32) -> Self {

@@ -186,67 +186,92 @@ fn code(value: f32, max: u8) -> u8 {
 /// The scale and its inverse, for codes from `-half` to `half - 1`: the one that maps the value furthest from 0, with its sign, to
 /// `-half`, or, by importance, the best that is found.
 fn symmetric_scale(v: &[f32], importance: &[f32], half: i8) -> (f32, f32) {
-    if !importance.is_empty() {
-        return searched_scale(v, importance, half);
-    }
     let furthest = v.iter().fold(0.0_f32, |m, &x| if x.abs() > m.abs() { x } else { m });
     let d = furthest / -f32::from(half);
+    let d = if importance.is_empty() { d } else { searched_scale(v, importance, half, d) };
     (d, inverse(d))
 }
 
 /// The scale, its inverse and the minimum, for codes from 0 to `levels`: those that spread the codes over all values, or, by importance,
 /// the best that are found.
 fn affine_scale(v: &[f32], importance: &[f32], levels: u8) -> (f32, f32, f32) {
-    if !importance.is_empty() {
-        return searched_scale_and_min(v, importance, levels);
-    }
     let (min, max) = v.iter().fold((f32::MAX, f32::MIN), |(lo, hi), &x| {
         (if x < lo { x } else { lo }, if x > hi { x } else { hi })
     });
     let d = (max - min) / f32::from(levels);
+    let (d, min) = if importance.is_empty() {
+        (d, min)
+    } else {
+        searched_scale_and_min(v, importance, levels, (d, min))
+    };
     (d, inverse(d), min)
 }
 
+/// `alike` is what is taken without importances.
 #[inline(never)]
-fn searched_scale(v: &[f32], importance: &[f32], half: i8) -> (f32, f32) {
+fn searched_scale(v: &[f32], importance: &[f32], half: i8, alike: f32) -> f32 {
     let zero = f32::from(half);
-    let choose = |d: f32, q: &mut [u8; LEN]| {
-        let inverse = inverse(d);
+    let choose = |d: &f32, q: &mut [u8; LEN]| {
+        let inverse = inverse(*d);
         weighed_error(v, importance, q, |x, q| {
             *q = code(x * inverse + zero + 0.5, 2 * half as u8 - 1);
             d * (f32::from(*q) - zero)
         })
     };
-    let first = through_half(symmetric(v, importance, half));
-    let mut q = [0; LEN];
-    let error = choose(first, &mut q);
-    let second = refit_symmetric(v, importance, &q, &[1], half).map_or(first, through_half);
-    let d = if choose(second, &mut q) < error { second } else { first };
-    (d, inverse(d))
+    let mut best = Best::new(through_half(symmetric(v, importance, half)), choose);
+    if let Some(d) = refit_symmetric(v, importance, &best.codes, &[1], half) {
+        best.or(through_half(d), choose);
+    }
+    best.or(through_half(alike), choose);
+    best.of
 }
 
+/// `alike` is what is taken without importances.
 #[inline(never)]
-fn searched_scale_and_min(v: &[f32], importance: &[f32], levels: u8) -> (f32, f32, f32) {
+fn searched_scale_and_min(v: &[f32], importance: &[f32], levels: u8, alike: (f32, f32)) -> (f32, f32) {
     // Seen from the greatest, no minimum is above 0, which is all that the search asks for.
     let max = v.iter().fold(f32::MIN, |m, &x| if x > m { x } else { m });
     let mut below = [0.0; LEN];
     below.iter_mut().zip(v).for_each(|(y, x)| *y = x - max);
-    let choose = |(d, min): (f32, f32), q: &mut [u8; LEN]| {
-        let inverse = inverse(d);
+    let choose = |(d, min): &(f32, f32), q: &mut [u8; LEN]| {
+        let inverse = inverse(*d);
         weighed_error(v, importance, q, |x, q| {
             *q = code((x - min) * inverse + 0.5, levels);
             d * f32::from(*q) + min
         })
     };
-    let stored = |d: f32, under: f32| (through_half(d), through_half(max - under));
+    let stored = |d: f32, min: f32| (through_half(d), through_half(min));
     let fit = affine(&below, importance, levels);
-    let first = stored(fit.scale, fit.min);
-    let mut q = [0; LEN];
-    let error = choose(first, &mut q);
-    let second =
-        refit_affine(&below, importance, &q, &[1], &[1]).map_or(first, |(d, under)| stored(d, under));
-    let (d, min) = if choose(second, &mut q) < error { second } else { first };
-    (d, inverse(d), min)
+    let mut best = Best::new(stored(fit.scale, max - fit.min), choose);
+    if let Some((d, under)) = refit_affine(&below, importance, &best.codes, &[1], &[1]) {
+        best.or(stored(d, max - under), choose);
+    }
+    best.or(stored(alike.0, alike.1), choose);
+    best.of
+}
+
+/// Of scales, or scales with minima, the one whose values are off by least.
+struct Best<T> {
+    of: T,
+    codes: [u8; LEN],
+    error: f32,
+}
+
+impl<T> Best<T> {
+    /// `choose` chooses codes, and says what they are off by.
+    fn new(of: T, choose: impl Fn(&T, &mut [u8; LEN]) -> f32) -> Self {
+        let mut codes = [0; LEN];
+        let error = choose(&of, &mut codes);
+        Self { of, codes, error }
+    }
+
+    /// Takes another that is better.
+    fn or(&mut self, of: T, choose: impl Fn(&T, &mut [u8; LEN]) -> f32) {
+        let other = Self::new(of, choose);
+        if other.error < self.error {
+            *self = other;
+        }
+    }
 }
 
 /// Chooses codes, and says what they are off by, squared and summed up by importance; `choose` gives what a code comes to.

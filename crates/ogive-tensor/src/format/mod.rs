@@ -157,7 +157,7 @@ impl fmt::Debug for Format {
 }
 
 /// What an element counts at least, as a part of what the most important of its block does: what was never seen is not known to be nothing.
-const LEAST_IMPORTANCE: f32 = 1e-9;
+const LEAST_IMPORTANCE: f32 = 1e-6;
 
 /// Every format of this crate.
 pub static FORMATS: &[&Format] = &[

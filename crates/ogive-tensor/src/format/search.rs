@@ -5,13 +5,29 @@
 //! least-squares step, and the best is kept. The list is short on purpose: the gain of a longer one is under 1 %. Squares are
 //! counted by the importance of their elements; where those differ, the list is longer, and codes and scales are fitted to each other in turn.
 
-use super::importance::Importance;
+use super::importance::{Alike, Importance};
 
 /// Numbers seen as `scale · code - min`; neither is negative.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Affine {
     pub(super) scale: f32,
     pub(super) min: f32,
+}
+
+impl Affine {
+    /// What the values are off by with codes from 0 to `levels`, squared and summed up by importance.
+    fn off(self, x: &[f32], w: impl Importance, levels: f32) -> f32 {
+        let inverse = inverse(self.scale);
+        let mut sums = [0.0_f32; 8];
+        for (i, x) in x.as_chunks::<8>().0.iter().enumerate() {
+            let w = w.eight(i);
+            for lane in 0..8 {
+                let q = nearest(((x[lane] + self.min) * inverse).max(0.0).min(levels));
+                sums[lane] += w[lane] * (self.scale * q - self.min - x[lane]).powi(2);
+            }
+        }
+        sums.iter().sum()
+    }
 }
 
 /// Sums over a sub-block for one choice of codes, by importance.
@@ -39,12 +55,12 @@ fn sums(x: &[f32], w: impl Importance, inverse: f32, range: (f32, f32)) -> Sums 
     Sums { q: q_sum.iter().sum(), qq: qq_sum.iter().sum(), qx: qx_sum.iter().sum() }
 }
 
-/// The best fit found with codes from 0 to `levels`, for at most 32 values. Zero is always within reach, as `min` cannot
+/// The best fit found with codes from 0 to `greatest`, for at most 32 values. Zero is always within reach, as `min` cannot
 /// be negative.
-pub(super) fn affine<W: Importance>(x: &[f32], w: W, levels: u8) -> Affine {
+pub(super) fn affine<W: Importance>(x: &[f32], w: W, greatest: u8) -> Affine {
     let low = x.iter().fold(0.0_f32, |m, &v| if v < m { v } else { m });
     let high = x.iter().fold(low, |m, &v| if v > m { v } else { m });
-    let (range, levels, n) = (high - low, f32::from(levels), w.sum(x.len()));
+    let (range, levels, n) = (high - low, f32::from(greatest), w.sum(x.len()));
     if range <= 0.0 {
         return Affine { scale: 0.0, min: -low };
     }
@@ -69,13 +85,15 @@ pub(super) fn affine<W: Importance>(x: &[f32], w: W, levels: u8) -> Affine {
     let mut best = Affine { scale: range / levels, min: -low };
     let mut least = f32::INFINITY;
     let mut keep = |(fit, error): (Affine, f32)| {
+        let error = if W::MEASURED { fit.off(x, w, levels) } else { error };
         let better = error < least && fit.scale > 0.0 && fit.scale.is_finite() && fit.min.is_finite();
         if better {
             (best, least) = (fit, error);
         }
         better.then_some(fit)
     };
-    let mut last = None;
+    // No worse than without importances.
+    let mut last = if W::MEASURED { keep((affine(x, Alike, greatest), 0.0)) } else { None };
     for step in 0..W::STARTS {
         // Fewer levels than there are cut nothing off; more cut the extremes.
         let inverse = (levels - 0.7 + 0.1 * f32::from(step)) / range;
