@@ -36,17 +36,23 @@ struct Found {
     by_name: BTreeMap<String, (Weight, Collected)>,
     /// Weights that were multiplied in a form in which their columns are no inputs.
     otherwise: BTreeSet<String>,
-    /// The last experts that were put in place of others.
-    probe: Option<Probe>,
+    /// The experts that were put in place of others, the last ones last.
+    probes: Vec<Probe>,
 }
+
+/// Numbers below it are whole in every precision that experts compute in; bf16 has no more.
+const DIGIT: usize = 256;
+
+/// Probes that are kept: of a mixture and of what all rows go through beside it, on two machines.
+const KEPT: usize = 4;
 
 /// Experts that tell what those in whose place they are do.
 #[derive(Clone, Debug)]
 struct Probe {
-    /// The layer, where layers may be on several machines, and the shape of what it stands for.
+    /// The part, where layers may be on several machines, and the shape of what it stands for.
     of: (Option<usize>, [usize; 3]),
-    /// Gives each row the number of its expert.
-    number: Experts,
+    /// Give each row the number of its expert, as two digits to the base of [`DIGIT`].
+    digits: [Experts; 2],
     /// Matrices that take a part of what is in the middle, `[experts, dim, hidden]`: as many as it takes to have all.
     select: Vec<Weight>,
     /// No bias, `[experts, dim]`.
@@ -114,8 +120,12 @@ impl Collect {
         let ids = routing.ids.clone().reshape([n * k, 1])?;
         let weights = b.upload(&vec![1.0; n * k], [n * k, 1].into())?;
         let each = Routing { ids, weights };
-        let numbers = b.download(&b.experts(&each.weights, &each, &probe.number)?)?; // [n * k, 1]
-        let number = |i: usize| numbers.get(i).map_or(0, |e| e.round() as usize);
+        let digit = |of: &Experts| b.download(&b.experts(&each.weights, &each, of)?); // [n * k, 1]
+        let [low, high] = [digit(&probe.digits[0])?, digit(&probe.digits[1])?];
+        let number = |i: usize| {
+            let digit = |of: &[f32]| of.get(i).map_or(0, |e| e.round() as usize);
+            digit(&low) + DIGIT * digit(&high)
+        };
         let once = b.download(x)?;
         let rows: Vec<f32> = once.chunks_exact(dim.max(1)).flat_map(|row| row.repeat(k)).collect();
         let inputs: Vec<&Weight> = experts.gate.iter().chain([&experts.up]).collect();
@@ -140,13 +150,15 @@ impl Collect {
     fn probe(&self, experts: &Experts) -> Result<Probe> {
         let [n, hidden, dim] = experts.up.shape();
         let name = experts.down.name();
-        // Whose weights lie on several machines has each layer's own where that layer is.
-        let layer = layer_of(name).filter(|_| self.inner.downcast_ref::<Split>().is_some());
-        let of = (layer, [n, hidden, dim]);
-        if let Some(probe) = self.lock().probe.as_ref().filter(|p| p.of == of) {
+        if n > DIGIT * DIGIT {
+            return Err(Error::unsupported("collecting inputs", format!("{n} experts of {name}")));
+        }
+        // Whose weights lie on several machines has them where the layer is.
+        let home = |split: &Split| split.homes().get(layer_of(name)?).copied();
+        let of = (self.inner.downcast_ref::<Split>().and_then(home), [n, hidden, dim]);
+        if let Some(probe) = self.lock().probes.iter().find(|p| p.of == of) {
             return Ok(probe.clone());
         }
-        self.lock().probe = None;
         let b = &*self.inner;
         let still = |value: f32| {
             let bytes: Vec<u8> = (0..n).flat_map(|_| value.to_le_bytes()).collect();
@@ -154,10 +166,13 @@ impl Collect {
         };
         let column = |values: Vec<f32>| b.upload(&values, [n, 1].into());
         // A gate of 1, which this activation leaves as it is, and of what is gated, the number.
-        let numbers = (0..n).map(|e| e as f32).collect();
-        let bias = [column(vec![1.0; n])?, column(numbers)?, column(vec![0.0; n])?];
-        let weights = [still(0.0)?, still(0.0)?, still(1.0)?];
-        let number = Experts::new(weights, Activation::ReluSquared).biased(bias);
+        let digit = |of: fn(usize) -> usize| -> Result<Experts> {
+            let digits = (0..n).map(|e| of(e) as f32).collect();
+            let bias = [column(vec![1.0; n])?, column(digits)?, column(vec![0.0; n])?];
+            let weights = [still(0.0)?, still(0.0)?, still(1.0)?];
+            Ok(Experts::new(weights, Activation::ReluSquared).biased(bias))
+        };
+        let digits = [digit(|e| e % DIGIT)?, digit(|e| e / DIGIT)?];
         let select = |part: usize| {
             let mut one = vec![0_u8; 2 * dim * hidden]; // [dim, hidden]
             for (row, col) in (part * dim..hidden.min((part + 1) * dim)).enumerate() {
@@ -167,8 +182,12 @@ impl Collect {
         };
         let select = (0..hidden.div_ceil(dim.max(1))).map(select).collect::<Result<_>>()?;
         let none = b.upload(&vec![0.0; n * dim], [n, dim].into())?;
-        let probe = Probe { of, number, select, none };
-        self.lock().probe = Some(probe.clone());
+        let probe = Probe { of, digits, select, none };
+        let probes = &mut self.lock().probes;
+        if probes.len() == KEPT {
+            probes.remove(0);
+        }
+        probes.push(probe.clone());
         Ok(probe)
     }
 }

@@ -137,3 +137,35 @@ fn experts_are_given_what_is_summed() -> Result<()> {
     }
     Ok(())
 }
+
+/// More experts than bf16 has numbers for, and beside them what all rows go through: of another shape, in turn with them.
+#[test]
+fn many_experts_are_told_apart() -> Result<()> {
+    let (count, dim, hidden) = (600, 2, 3);
+    let b = Collect::new(Arc::new(Oracle));
+    let experts = |name: &str, count: usize| {
+        let of = |part: &str, shape| weight(&b, &format!("{name}.{part}"), 7, shape).1;
+        let (up, down) = (of("up", [count, hidden, dim]), of("down", [count, dim, hidden]));
+        Experts::ungated([up, down], Activation::Silu)
+    };
+    let (all, shared) = (experts("all", count), experts("shared", 1));
+    let chosen = [0_u32, 255, 256, 257, 511, 599];
+    let mut logits = vec![0.0; chosen.len() * count];
+    chosen.iter().enumerate().for_each(|(row, e)| logits[row * count + *e as usize] = 9.0);
+    let x = b.upload(&numbers(3, chosen.len() * dim), [chosen.len(), dim].into())?;
+    let logits = b.upload(&logits, [chosen.len(), count].into())?;
+    let one = b.upload(&[0.0; 6], [chosen.len(), 1].into())?;
+    let spec = RouterSpec::new(1, Scoring::Softmax);
+    for _ in 0..2 {
+        b.moe(&x, &logits, &spec, &all)?;
+        b.moe(&x, &one, &spec, &shared)?;
+    }
+    let found = b.found();
+    for name in ["all.up", "all.down"] {
+        let met = (0..count).filter(|e| found[name].counts[*e] > 0).map(|e| e as u32);
+        assert!(met.eq(chosen), "{name}");
+        assert!(chosen.iter().all(|e| found[name].counts[*e as usize] == 2), "{name}");
+    }
+    assert_eq!(found["shared.down"].counts, [2 * chosen.len() as u64]);
+    Ok(())
+}

@@ -277,7 +277,12 @@ impl Quantize {
 
     fn announce(&self, input: &Input) -> Result<(GgufWriter, Vec<Packed>)> {
         let tensors = self.plan(input)?;
-        let mut writer = GgufWriter::with_metadata(input.metadata.clone());
+        let mut metadata = input.metadata.clone();
+        // What the input was packed by does not tell what the output is.
+        if tensors.iter().any(weighs) {
+            IMATRIX.iter().for_each(|key| _ = metadata.remove(key));
+        }
+        let mut writer = GgufWriter::with_metadata(metadata);
         writer.set("general.quantization_version", 2_u32).set("general.file_type", self.mix.format.file_type);
         if let Some(importance) = &self.importance {
             tell(importance, &mut writer);
@@ -384,16 +389,24 @@ fn check(importance: &Importance, input: &Input) -> Result<()> {
     )))
 }
 
+/// The keys of [`tell`].
+const IMATRIX: [&str; 4] = [
+    "quantize.imatrix.file",
+    "quantize.imatrix.dataset",
+    "quantize.imatrix.entries_count",
+    "quantize.imatrix.chunks_count",
+];
+
 /// What llama.cpp's quantiser says of importances in a file that was packed by them (`prepare_imatrix` and `main` of its `quantize`).
 fn tell(importance: &Importance, writer: &mut GgufWriter) {
     if let Some(path) = &importance.path {
-        writer.set("quantize.imatrix.file", path.to_string_lossy().into_owned());
+        writer.set(IMATRIX[0], path.to_string_lossy().into_owned());
     }
     if let Some(dataset) = importance.datasets.first() {
-        writer.set("quantize.imatrix.dataset", dataset.clone());
+        writer.set(IMATRIX[1], dataset.clone());
     }
-    writer.set("quantize.imatrix.entries_count", u32::try_from(importance.len()).unwrap_or(u32::MAX));
+    writer.set(IMATRIX[2], u32::try_from(importance.len()).unwrap_or(u32::MAX));
     if importance.chunks > 0 {
-        writer.set("quantize.imatrix.chunks_count", importance.chunks);
+        writer.set(IMATRIX[3], importance.chunks);
     }
 }

@@ -7,6 +7,7 @@ mod common;
 use common::{format, packed, shared};
 use ogive_quantize::gguf_file::{GgmlType, Gguf, GgufWriter};
 use ogive_quantize::{Importance, Input, Squares};
+use std::path::Path;
 
 fn squares(sums: &[f32], counts: &[u64]) -> Squares {
     Squares::new(sums.to_vec(), counts.to_vec()).unwrap()
@@ -210,10 +211,16 @@ fn packing_says_by_what_it_packed_and_what_had_no_importances() {
     assert_eq!(metadata.str("quantize.imatrix.dataset").unwrap(), "some text.txt");
     assert_eq!(metadata.u32("quantize.imatrix.entries_count").unwrap(), 4);
     assert_eq!(metadata.u32("quantize.imatrix.chunks_count").unwrap(), 2);
-    let mut bytes = Vec::new();
-    let summary = format("q4_0").write_to(&input, &mut bytes, |_| true).unwrap();
-    assert!(summary.without_importance.is_empty());
-    assert!(!Gguf::from_bytes(bytes).unwrap().metadata().contains("quantize.imatrix.entries_count"));
+    // Packed again and without, it says so no more; and as long as nothing is packed, what was said of it stays.
+    let input = Input::from_gguf(file.into(), Path::new("there.gguf")).unwrap();
+    for (name, stays) in [("q4_0", true), ("q5_0", false)] {
+        let mut bytes = Vec::new();
+        let again = format(name).allow_requantize(true);
+        let summary = again.write_to(&input, &mut bytes, |_| true).unwrap();
+        assert!(summary.without_importance.is_empty());
+        let file = Gguf::from_bytes(bytes).unwrap();
+        assert_eq!(file.metadata().contains("quantize.imatrix.entries_count"), stays, "{name}");
+    }
 }
 
 #[test]

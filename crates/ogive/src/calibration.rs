@@ -23,7 +23,7 @@ use std::sync::Arc;
 /// println!("{} matrices", calibration.found().len());
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Calibration {
     model: Model,
     windows: Perplexity,

@@ -112,6 +112,47 @@ fn a_folder_and_its_file_have_the_same_importances() {
     }
 }
 
+/// Files that are made here: rows that are multiplied on the way (Falcon-H1), experts in one matrix with their gates (Llama 4, Qwen3.5), and shared
+/// ones beside a mixture. Factors that are a matrix's in the file are of its inputs in the folder, so sums are alike but for one number.
+#[test]
+fn a_file_that_is_made_of_a_folder_has_its_importances() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ogive-models/tests/golden");
+    for name in ["falcon-h1", "llama4", "qwen3-5-moe", "granite-hybrid-moe", "gemma3n"] {
+        let made = tempfile::tempdir().unwrap();
+        for (from, file) in
+            [(name, "model.safetensors"), ("bert", "tokenizer.json"), ("bert", "tokenizer_config.json")]
+        {
+            std::fs::copy(golden.join(from).join(file), made.path().join(file)).unwrap();
+        }
+        let config = std::fs::read(golden.join(name).join("config.json")).unwrap();
+        let mut config: Value = serde_json::from_slice(&config).unwrap();
+        (config["bos_token_id"], config["eos_token_id"]) = (2.into(), 3.into());
+        std::fs::write(made.path().join("config.json"), config.to_string()).unwrap();
+        let file = made.path().join("made.gguf");
+        Quantize::new(FileFormat::find("f32").unwrap()).run(made.path(), &file, |_| true).unwrap();
+        let of = |path: &Path| {
+            let mut calibration = Calibration::new(&exact(path), 16).unwrap();
+            let ids: Vec<u32> = (0..16).map(|i| 3 + i * 7).collect();
+            calibration.add(&ids).unwrap();
+            Importance::of_model(&Input::open(path).unwrap(), &squares(&calibration)).unwrap()
+        };
+        let ((of_folder, left), (of_file, also_left)) = (of(made.path()), of(&file));
+        println!("{name}: {} tensors, none of {left:?}", of_folder.len());
+        assert_eq!(left, also_left, "{name}");
+        assert!(left.iter().all(|tensor| !tensor.starts_with("blk.")), "{name}: {left:?}");
+        for (tensor, a) in of_folder.iter() {
+            let b = of_file.get(tensor).unwrap();
+            assert_eq!(a.counts(), b.counts(), "{name}: {tensor}");
+            let whole = |s: &Squares| s.sums().iter().map(|v| f64::from(*v)).sum::<f64>();
+            let (all, other) = (whole(a), whole(b));
+            for (a, b) in a.sums().iter().zip(b.sums()) {
+                let (a, b) = (f64::from(*a) / all, f64::from(*b) / other);
+                assert!((a - b).abs() <= 1e-3 * a.max(1e-3), "{name}: {tensor}: {a} and {b}");
+            }
+        }
+    }
+}
+
 #[test]
 fn what_cannot_be_calibrated_is_said() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ogive-models/tests/golden");

@@ -2,7 +2,8 @@
 //!
 //! A weight is called otherwise in a checkpoint and in a GGUF file, and may be changed on the way: its rows in another order, turned, cut or put
 //! together. What a change does to columns it is not asked but shown by: it is made to a matrix whose elements are the numbers of
-//! their columns. Where the columns do not come out as columns, the weight is left out, whatever the change was written for.
+//! their columns. Where the columns do not come out as columns, the weight is left out, whatever the change was written for. What multiplies rows
+//! is seen by a matrix of ones, and does not move columns.
 
 use super::{Importance, Squares};
 use crate::Result;
@@ -13,6 +14,9 @@ use ogive_tensor::{Config, HostWeight, WeightInfo};
 use ogive_weights::{Change, GgufSource, translations};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+
+/// A weight of more elements is not shown a change as a whole, if a part of it will do.
+const LARGE: usize = 1 << 24;
 
 /// Of a column of the one the column of the other.
 type Order = Option<Vec<usize>>;
@@ -116,14 +120,21 @@ fn order(change: &Change, shapes: &[[usize; 3]], config: &Config, file: Of) -> O
     if shapes.iter().any(|s| s[2] != cols) || cols > 1 << 24 {
         return None;
     }
-    let shown = |number: fn(usize, usize) -> usize| -> Option<(Vec<f32>, usize)> {
+    let made = |number: fn(usize, usize) -> usize, most: usize| -> Option<(Vec<f32>, usize)> {
         let matrix = |[experts, rows, cols]: &[usize; 3]| {
+            let experts = *experts.min(&most);
             let one = |row: usize| (0..*cols).map(move |col| number(row, col) as f32);
             let values: Vec<f32> = (0..experts * rows).flat_map(|row| one(row % rows)).collect();
-            HostWeight::from_f32("columns", [*experts, *rows, *cols], &values).ok()
+            HostWeight::from_f32("columns", [experts, *rows, *cols], &values).ok()
         };
         let made = change.apply(&shapes.iter().map(matrix).collect::<Option<Vec<_>>>()?, config).ok()?;
         Some((made.to_vec(), made.shape[2]))
+    };
+    let large = shapes.iter().any(|s| s.iter().fold(1, |n: usize, d| n.saturating_mul(*d)) > LARGE);
+    let shown = |number: fn(usize, usize) -> usize| {
+        let of = |most: usize| undone(made(number, most)?, &made(|_, _| 1, most)?.0);
+        // Experts are changed alike: of many large ones two show it, unless the change wants all.
+        large.then(|| of(2)).flatten().or_else(|| of(usize::MAX))
     };
     let by_column = shown(|_, col| col)?;
     let rows_alike = |(values, width): &(Vec<f32>, usize)| -> Option<Vec<usize>> {
@@ -150,6 +161,24 @@ fn order(change: &Change, shapes: &[[usize; 3]], config: &Config, file: Of) -> O
         return None;
     }
     Some((sorted != order).then_some(order))
+}
+
+/// Rows of whole numbers as they were before they were multiplied, by what came of ones; `None` if something else was done to them, or to columns.
+fn undone((mut values, width): (Vec<f32>, usize), ones: &[f32]) -> Option<(Vec<f32>, usize)> {
+    for (row, ones) in values.chunks_mut(width.max(1)).zip(ones.chunks(width.max(1))) {
+        let factor = *ones.first()?;
+        if factor == 0.0 || !factor.is_finite() || ones.iter().any(|one| *one != factor) {
+            return None;
+        }
+        for v in row {
+            let was = *v / factor;
+            if (was - was.round()).abs() > 1e-6 * was.abs().max(1.0) {
+                return None;
+            }
+            *v = was.round();
+        }
+    }
+    Some((values, width))
 }
 
 /// Sums in another order of columns; `scatter` where `order` says of each where it goes, and not where it comes from.
@@ -183,6 +212,19 @@ mod tests {
             assert_eq!(of(&Change::transposed(), file), Some(None));
             // Values that are no numbers of columns any more.
             assert_eq!(of(&Change::less_one(), file), None);
+            // Rows that are multiplied, as Falcon-H1's are, and columns that are.
+            let multiplied = |by: fn(usize) -> f32| {
+                Change::new(
+                    |of, _| Ok(of[0].clone()),
+                    move |of, _| {
+                        let values: Vec<f32> =
+                            of[0].to_vec().iter().enumerate().map(|(i, v)| v * by(i)).collect();
+                        HostWeight::from_f32("scaled", of[0].shape, &values)
+                    },
+                )
+            };
+            assert_eq!(of(&multiplied(|i| 0.3 + (i / 6) as f32), file), Some(None));
+            assert_eq!(of(&multiplied(|i| 0.3 + (i % 6) as f32), file), None);
         }
         // Columns the other way round, by turning, ordering rows and turning back.
         let reversed = Change::new(
