@@ -243,17 +243,19 @@ mod tests {
 
     #[test]
     fn rows_are_packed_by_what_their_expert_met() {
-        /// Writes what it was told of the first of two elements.
+        /// Writes what it was told of the first of two elements, in hundredths of what the more important of them counts.
         static TOLD: Format = Format {
             name: "told",
             block_len: 2,
             block_bytes: 1,
             decode: |_, out| out.fill(0.0),
-            encode: Some(|_, importance, out| out[0] = importance.first().map_or(255, |v| *v as u8)),
+            encode: Some(|_, importance, out| {
+                out[0] = importance.first().map_or(255, |v| (v * 100.0).round() as u8)
+            }),
         };
         // The second of three experts met nothing that counts.
         let (w, importance) =
-            (weight([3, 2, 4]), [1.0, 0.0, 2.0, 0.0, 0.0, 0.0, 0.0, 0.0, 5.0, 0.0, 6.0, 0.0]);
+            (weight([3, 2, 4]), [1.0, 4.0, 2.0, 4.0, 0.0, 0.0, 0.0, 0.0, 3.0, 4.0, 4.0, 5.0]);
         let told = |importance: &[f32]| {
             let mut all = Vec::new();
             pack(&w, importance, &TOLD, 2, |bytes| {
@@ -262,7 +264,7 @@ mod tests {
             })?;
             Ok::<_, Error>(all)
         };
-        assert_eq!(told(&importance).unwrap(), [1, 2, 1, 2, 255, 255, 255, 255, 5, 6, 5, 6]);
+        assert_eq!(told(&importance).unwrap(), [25, 50, 25, 50, 255, 255, 255, 255, 75, 80, 75, 80]);
         assert_eq!(told(&[]).unwrap(), [255; 12]);
     }
 
