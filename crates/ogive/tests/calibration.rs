@@ -139,7 +139,12 @@ fn a_file_that_is_made_of_a_folder_has_its_importances() {
         let ((of_folder, left), (of_file, also_left)) = (of(made.path()), of(&file));
         println!("{name}: {} tensors, none of {left:?}", of_folder.len());
         assert_eq!(left, also_left, "{name}");
-        assert!(left.iter().all(|tensor| !tensor.starts_with("blk.")), "{name}: {left:?}");
+        // Keys of layers that attend to another's are in Gemma 3n's files, and nobody reads them.
+        let unread = |tensor: &str| {
+            name == "gemma3n" && ["attn_k.weight", "attn_v.weight"].iter().any(|end| tensor.ends_with(end))
+        };
+        let of_layers: Vec<&String> = left.iter().filter(|t| t.starts_with("blk.") && !unread(t)).collect();
+        assert!(of_layers.is_empty(), "{name}: {of_layers:?}");
         for (tensor, a) in of_folder.iter() {
             let b = of_file.get(tensor).unwrap();
             assert_eq!(a.counts(), b.counts(), "{name}: {tensor}");
