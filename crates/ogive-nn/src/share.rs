@@ -34,11 +34,13 @@ impl Share {
 }
 
 /// Whether a weight of this name is a decoder's table of tokens, as the architectures here call it. A step reads a row of it for each token,
-/// and all of it where it is the head too.
+/// and all of it where it is the head too. What stands for tokens of images and sounds beside the text's (Gemma 3n's) is none.
 pub fn is_token_table(name: &str) -> bool {
-    ["embed_tokens.weight", "wte.weight", ".embeddings.weight", ".embedding.weight"]
-        .iter()
-        .any(|end| name.ends_with(end))
+    let of_senses = name.split('.').any(|part| ["embed_vision", "embed_audio"].contains(&part));
+    !of_senses
+        && ["embed_tokens.weight", "wte.weight", ".embeddings.weight", ".embedding.weight"]
+            .iter()
+            .any(|end| name.ends_with(end))
 }
 
 /// Whether a weight of this name is the table of layers' inputs (Gemma 4's), of which a step reads a row for each token and nothing else.
@@ -61,7 +63,13 @@ mod tests {
         ] {
             assert!(is_token_table(name), "{name}");
         }
-        for name in ["transformer.wpe.weight", "embeddings.position_embeddings.weight", "lm_head.weight"] {
+        for name in [
+            "transformer.wpe.weight",
+            "embeddings.position_embeddings.weight",
+            "lm_head.weight",
+            "model.embed_vision.embedding.weight",
+            "model.embed_audio.embedding.weight",
+        ] {
             assert!(!is_token_table(name), "{name}");
         }
         let of_layers = "model.language_model.embed_tokens_per_layer.weight";
