@@ -1,7 +1,8 @@
 //! `gemma3n`: norms as the factors they are, inputs of layers, streams beside each other, and what MLPs cut off.
 //!
 //! The file counts a cut in standard deviations, and the class in the part that is cut; one is made the other here. What a file does not say has
-//! the number that llama.cpp takes for granted.
+//! the number of the two released models, as in llama.cpp; but for RoPE's base, which is 10,000 there where the key is missing, and for the window, which it
+//! requires. Its converter writes both.
 
 use crate::gguf::settings::{copy, layer_types, of_each_layer, whole};
 use crate::gguf::{Header, Rule, Settings, Translation};
