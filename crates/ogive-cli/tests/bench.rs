@@ -175,3 +175,12 @@ fn a_trace_holds_bf16_against_what_its_path_multiplies_it_with() {
         }
     }
 }
+
+/// A model may take fewer tokens than its table has, and its folder need not have a vocabulary.
+#[test]
+fn what_is_read_is_of_tokens_that_the_engine_takes() {
+    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/gemma3n");
+    let fixed = args!["bench", "-m", golden, "--device", "cpu", "--threads", "1", "--json"];
+    let json = ogive(fixed.into_iter().chain(args!["-p", "60", "-n", "2", "-r", "1"])).json();
+    assert!(json["prefill_tokens_per_second"]["median"].as_f64().unwrap() > 0.0, "{json}");
+}

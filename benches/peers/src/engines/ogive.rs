@@ -43,7 +43,10 @@ pub(super) fn open(path: &Path, start: &Start) -> Result<Box<dyn Running>> {
         .open(path)?;
     // As the facade's own sessions have it.
     let engine = model.engine(Limits::new(start.context).step_tokens(512).element(start.element()))?;
-    let vocabulary = model.config().usize("vocab_size")?;
+    let vocabulary = match model.layers().vocab() {
+        Some(n) => n,
+        None => model.config().usize("vocab_size")?,
+    };
     Ok(Box::new(Ogive { model, engine, vocabulary, sequence: None, start: start.clone() }))
 }
 

@@ -94,7 +94,12 @@ impl Bench {
             Some(trace) => Engine::new(Arc::new(trace.clone()), Arc::clone(model.layers()), limits)?,
             None => model.engine(limits)?,
         };
-        let vocabulary = match model.config().opt_usize("vocab_size")? {
+        // What the engine takes may be less than what settings and tokenizer know.
+        let said = match model.layers().vocab() {
+            None => model.config().opt_usize("vocab_size")?,
+            taken => taken,
+        };
+        let vocabulary = match said {
             Some(n) => n,
             None => model.tokenizer()?.vocab_size(),
         };
