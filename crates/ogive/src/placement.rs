@@ -118,6 +118,17 @@ impl Homes {
     }
 }
 
+/// Whether a weight that belongs to no layer is used before all of them, and not behind; `tied`: the table of tokens is the head too.
+fn is_before(name: &str, tied: bool) -> bool {
+    let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
+    // Inputs of layers are cut from a table of their own, by rows of tokens, and from the embeddings, of which streams are made, too.
+    let made =
+        ["per_layer_model_projection", "per_layer_model.language_model_projection", "altup_projections"];
+    // The table of tokens is looked up first, and where it is the head it is read last. What unites streams is no table.
+    let table = has(&["embed", "wte", "wpe"]) && !has(&["unembed"]) && !is_of_tower(name);
+    is_layer_table(name) || has(&made) || table && !tied
+}
+
 /// The GPU of each layer where they take no more than a part of their room, each filled before the next; `None` where that is too little.
 fn fill(bytes: &[u64], room: &[f64], part: f64) -> Option<Vec<usize>> {
     let (mut gpu, mut taken) = (0, 0.0);
@@ -163,12 +174,7 @@ impl<'a> Layers<'a> {
     /// The backend that has layers as `homes` say.
     pub(crate) fn split(&self, parts: Vec<Arc<dyn Backend>>, homes: &Homes) -> Result<Split> {
         let (last, tied) = (parts.len().saturating_sub(1), self.tied);
-        // The table of tokens is looked up first, and where it is the head it is read last.
-        let table = |name: &str| ["embed", "wte", "wpe"].iter().any(|part| name.contains(part));
-        let first = move |name: &str| table(name) && !is_of_tower(name);
-        // Inputs of layers are cut from a table of their own, by rows of tokens, and from the embeddings.
-        let inputs = |name: &str| is_layer_table(name) || name.contains("per_layer_model_projection");
-        let place = move |name: &str| if inputs(name) || first(name) && !tied { 0 } else { last };
+        let place = move |name: &str| if is_before(name, tied) { 0 } else { last };
         Ok(Split::new(parts, homes.layers.clone(), place)?)
     }
 
@@ -338,6 +344,47 @@ mod tests {
             let ours = fullest([0, end(1), end(2), 6]);
             assert!(ours <= best * (1.0 + 1e-12), "{bytes:?} {room:?}: {layers:?} {ours} {best}");
         }
+    }
+
+    #[test]
+    fn what_belongs_to_no_layer_is_where_it_is_used() {
+        for (name, [tied, not]) in [
+            ("model.embed_tokens.weight", [false, true]),
+            ("transformer.wpe.weight", [false, true]),
+            ("lm_head.weight", [false; 2]),
+            ("model.language_model.embed_tokens_per_layer.weight", [true; 2]),
+            ("model.per_layer_model_projection.weight", [true; 2]),
+            ("model.language_model.per_layer_model.language_model_projection.weight", [true; 2]),
+            ("model.language_model.altup_projections.1.weight", [true; 2]),
+            ("model.altup_projections.weight", [true; 2]),
+            ("model.altup_unembed_projections.weight", [false; 2]),
+            ("model.vision_tower.patch_embed.weight", [false; 2]),
+        ] {
+            assert_eq!([is_before(name, true), is_before(name, false)], [tied, not], "{name}");
+        }
+    }
+
+    /// Embeddings come to the first part, and to the second what its first router reads, streams turned three times, and four layers' inputs.
+    #[cfg(feature = "cpu")]
+    #[test]
+    fn streams_are_made_where_the_first_layer_is() {
+        use ogive_engine::backend::Trace;
+        let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/gemma3n");
+        let options = Options::new().context(40);
+        let checkpoint = options.checkpoint(golden).unwrap();
+        let cpu = || Arc::new(ogive_cpu::CpuBackend::builder().threads(1).build().unwrap());
+        let traces = [(); 2].map(|()| Trace::new(cpu()));
+        let parts = traces.iter().map(|trace| Arc::new(trace.clone()) as Arc<dyn Backend>).collect();
+        let homes = Homes { cpu: false, parts: 2, layers: vec![0, 1, 1, 1, 1] };
+        let split = Layers::of(&checkpoint, &options).split(parts, &homes).unwrap();
+        let model = options.backend(Arc::new(split)).open(golden).unwrap();
+        traces.iter().for_each(|trace| drop(trace.take()));
+        model.logits(&[1, 2, 3]).unwrap();
+        let brought = traces.each_ref().map(|trace| {
+            let entries = trace.take();
+            entries.iter().filter(|entry| entry.operator == "bring").map(|entry| entry.calls).sum::<u64>()
+        });
+        assert_eq!(brought, [1, 8]);
     }
 
     #[test]
