@@ -108,7 +108,8 @@ impl Attention {
     }
 
     /// Reads `q_proj`, `o_proj` and, if it is there, `q_norm`, for a layer that attends to what the cache layer `of` has stored, which is an
-    /// earlier one (Brandon et al. 2024, <https://arxiv.org/abs/2405.12981>). `layer` is the cache layer that it would own.
+    /// earlier one (Brandon et al. 2024, <https://arxiv.org/abs/2405.12981>). `layer` is the cache layer that it would own. What an adapter does to
+    /// `k_proj` and `v_proj`, which files have all the same and nobody reads, is [passed over](Loader::pass_over).
     ///
     /// # Errors
     /// If `of` is not before `layer`, or the attention looks to both sides, so that nothing is stored; else as [`load`](Self::load).
@@ -128,6 +129,7 @@ impl Attention {
             let why = "layers that share keys look to both sides, which is not known";
             return Err(Error::unsupported("config", why));
         }
+        ["k_proj", "v_proj"].into_iter().try_for_each(|name| l.pass_over(name))?;
         Ok(Self {
             layer,
             q: alone(l, "q_proj", q)?,

@@ -92,6 +92,7 @@ mod step;
 mod testing;
 mod top_k;
 mod tower;
+mod updates;
 
 pub use alt_up::{AltUp, AltUpEnds};
 pub use attention::{Attention, group_by_window, heads_of, spec_of};

@@ -2,7 +2,7 @@
 
 use crate::backend::{Backend, Weight};
 use crate::tensor::{Error, HostWeight, Result, Source, Tensor, Unpacked, WeightInfo, optional};
-use crate::{Embedding, LayerNorm, Linear, LowRank, RmsNorm, mlp::fixed};
+use crate::{Embedding, LayerNorm, Linear, LowRank, RmsNorm, mlp::fixed, updates::Updates};
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -23,8 +23,8 @@ pub struct Loader<'a> {
     means: Arc<Mutex<Vec<u64>>>,
     /// What was found out about the file.
     notes: Arc<Mutex<Vec<String>>>,
-    /// Ranks of the updates that were read.
-    ranks: Arc<Mutex<Vec<usize>>>,
+    /// What became of adapters' updates.
+    pub(crate) updates: Arc<Mutex<Updates>>,
 }
 
 impl<'a> Loader<'a> {
@@ -38,7 +38,7 @@ impl<'a> Loader<'a> {
             unpacked: Arc::default(),
             means: Arc::default(),
             notes: Arc::default(),
-            ranks: Arc::default(),
+            updates: Arc::default(),
         }
     }
 
@@ -139,11 +139,6 @@ impl<'a> Loader<'a> {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The ranks of the updates so far that adapters have for matrices, wherever in the file those are.
-    pub fn ranks_of_updates(&self) -> Vec<usize> {
-        self.ranks.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
     /// `name.weight`, packed, `name.bias` if there is one, and the update of an adapter, `name.lora_A.weight` and `name.lora_B.weight`, if one
     /// lies over the file ([`Source`]).
     ///
@@ -242,22 +237,6 @@ impl<'a> Loader<'a> {
             None => None,
         };
         Ok(Linear { update, ..Linear::new(self.weight(&host)?, bias) })
-    }
-
-    /// What an adapter adds to the matrix `name` of this shape, if anything: the flat matrix and the tall one.
-    fn update(&self, name: &str, [experts, out, cols]: [usize; 3]) -> Result<Option<[HostWeight; 2]>> {
-        let Some(down) = self.optional(self.host(&format!("{name}.lora_A")))? else { return Ok(None) };
-        let up = self.host(&format!("{name}.lora_B"))?;
-        let rank = down.shape[1];
-        if experts != 1 || rank == 0 || down.shape != [1, rank, cols] || up.shape != [1, out, rank] {
-            let why = format!(
-                "updates of {:?} and {:?} do not fit a matrix of {out} outputs and {cols} inputs; was the adapter trained on this model?",
-                down.shape, up.shape
-            );
-            return Err(Error::invalid(&self.name(name), why));
-        }
-        self.ranks.lock().unwrap_or_else(PoisonError::into_inner).push(rank);
-        Ok(Some([down, up]))
     }
 
     /// An error that names the tensor, if there is not as much of something as the settings need.

@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 
 /// All that is said of a model which this loader has filled.
 pub(crate) fn of(loader: &Loader<'_>) -> Vec<String> {
-    [unpacked(&loader.unpacked()), loader.notes(), updates(&loader.ranks_of_updates())].concat()
+    let (read, passed) = (updates(&loader.ranks_of_updates()), passed_over(&loader.updates_passed_over()));
+    [unpacked(&loader.unpacked()), loader.notes(), read, passed].concat()
 }
 
 /// What adapters do, if there are any.
@@ -17,6 +18,17 @@ fn updates(ranks: &[usize]) -> Vec<String> {
     let (Some(least), Some(most)) = (ranks.iter().min(), ranks.iter().max()) else { return Vec::new() };
     let ranks_are = if least == most { format!("rank {least}") } else { format!("ranks {least} to {most}") };
     vec![format!("adapters change {} matrices, by updates of {ranks_are}", ranks.len())]
+}
+
+/// What adapters do in vain, if anything.
+fn passed_over(matrices: &[String]) -> Vec<String> {
+    let Some(first) = matrices.first() else { return Vec::new() };
+    let (count, more) = match matrices.len() {
+        1 => ("a matrix".to_owned(), ""),
+        n => (format!("{n} matrices"), ", …"),
+    };
+    let why = "nothing is computed by them, as their layers attend to the keys and values of others";
+    vec![format!("adapters' updates of {count} ({first}{more}) are passed over: {why}")]
 }
 
 /// A line for each reason that weights are kept in single precision for which their file has in less.
@@ -68,5 +80,10 @@ mod tests {
         assert!(updates(&[]).is_empty());
         assert_eq!(updates(&[4; 7]), ["adapters change 7 matrices, by updates of rank 4"]);
         assert_eq!(updates(&[3, 2, 3]), ["adapters change 3 matrices, by updates of ranks 2 to 3"]);
+        assert!(passed_over(&[]).is_empty());
+        let of =
+            |names: &[&str]| passed_over(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        assert!(of(&["a"])[0].starts_with("adapters' updates of a matrix (a) are passed over: "));
+        assert!(of(&["a", "b"])[0].starts_with("adapters' updates of 2 matrices (a, …) are passed over: "));
     }
 }

@@ -97,27 +97,61 @@ fn what_is_over_the_wrong_model_says_so() {
     assert!(e.contains("nowhere"), "{e}");
 }
 
+/// An adapter of rank 2 over matrices of a model, all of whose numbers are a half.
+fn over(golden: &Path, matrices: &[&str]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let source = plain().checkpoint(golden).unwrap().source;
+    let halves = matrices.iter().flat_map(|matrix| {
+        let [_, out, cols] = source.get(&format!("{matrix}.weight")).unwrap().shape;
+        [(".lora_A.weight", [2, cols]), (".lora_B.weight", [out, 2])].map(|(leaf, shape)| {
+            let bytes = 0.5_f32.to_le_bytes().repeat(shape[0] * shape[1]);
+            tensor(&format!("base_model.model.{matrix}"), leaf, "F32", &shape, bytes)
+        })
+    });
+    let halves: Vec<_> = halves.collect();
+    fs::write(folder.path().join("adapter_model.safetensors"), file(&halves)).unwrap();
+    fs::write(folder.path().join("adapter_config.json"), json!({"r": 2}).to_string()).unwrap();
+    folder
+}
+
 /// What an architecture reads otherwise would be left out without a word.
 #[test]
 fn a_matrix_that_is_not_read_by_itself_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let golden = tests("golden/deepseek-v3");
-    let source = plain().checkpoint(&golden).unwrap().source;
-    for matrix in ["model.layers.0.self_attn.kv_b_proj", "model.embed_tokens"] {
-        let [_, out, cols] = source.get(&format!("{matrix}.weight")).unwrap().shape;
-        let half = |leaf: &str, shape: [usize; 2]| {
-            tensor(
-                &format!("base_model.model.{matrix}"),
-                leaf,
-                "F32",
-                &shape,
-                vec![0; 4 * shape[0] * shape[1]],
-            )
-        };
-        let halves = [half(".lora_A.weight", [2, cols]), half(".lora_B.weight", [out, 2])];
-        fs::write(folder.path().join("adapter_model.safetensors"), file(&halves)).unwrap();
-        fs::write(folder.path().join("adapter_config.json"), json!({"r": 2}).to_string()).unwrap();
-        let e = plain().adapter(folder.path(), 1.0).open(&golden).unwrap_err().to_string();
+    let shared = "model.language_model.layers.4.";
+    let golden = |name: &str| tests(&format!("golden/{name}"));
+    for (model, matrix) in [
+        ("deepseek-v3", "model.layers.0.self_attn.kv_b_proj"),
+        ("deepseek-v3", "model.embed_tokens"),
+        ("gemma3n", &format!("{shared}altup.correction_coefs")),
+    ] {
+        let adapter = over(&golden(model), &[matrix]);
+        let e = plain().adapter(adapter.path(), 1.0).open(golden(model)).unwrap_err().to_string();
         assert!(e.contains(matrix) && e.contains("does not read this as a matrix by itself"), "{e}");
+    }
+}
+
+/// Adapters of all matrices of a name have updates for keys and values of layers that attend to those of others.
+#[test]
+fn keys_that_nobody_reads_are_passed_over_and_told_of() {
+    for (name, own, shared) in [("gemma3n", 1, 4), ("gemma4-shared", 0, 5)] {
+        let golden = tests(&format!("golden/{name}"));
+        let matrix =
+            |layer: usize, leaf: &str| format!("model.language_model.layers.{layer}.self_attn.{leaf}");
+        let open = |matrices: &[String]| {
+            let adapter = over(&golden, &matrices.iter().map(|m| &**m).collect::<Vec<_>>());
+            plain().adapter(adapter.path(), 1.0).open(&golden).unwrap()
+        };
+        let in_vain = ["k_proj", "v_proj"].map(|leaf| matrix(shared, leaf));
+        let (bare, vain) = (plain().open(&golden).unwrap(), open(&in_vain));
+        assert_eq!(text(&bare), text(&vain), "{name}");
+        let note = format!("adapters' updates of 2 matrices ({}, …) are passed over", in_vain[0]);
+        assert!(vain.notes().len() == 1 && vain.notes()[0].starts_with(&note), "{:?}", vain.notes());
+        let all = open(&[&in_vain[..], &[matrix(own, "k_proj"), matrix(shared, "q_proj")]].concat());
+        assert_ne!(text(&bare), text(&all), "{name}");
+        let notes = all.notes();
+        assert!(
+            notes[0].starts_with("adapters change 2 matrices") && notes[1].starts_with(&note),
+            "{notes:?}"
+        );
     }
 }
