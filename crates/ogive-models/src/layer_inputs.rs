@@ -31,7 +31,11 @@ impl LayerInputs {
     pub(crate) fn load(class: &Class, c: &Config, l: &Loader<'_>, width: usize, eps: f32) -> Result<Self> {
         let layers = c.usize("num_hidden_layers")?;
         let table = l.lookup("embed_tokens_per_layer")?;
-        let projection = l.linear("per_layer_model_projection")?;
+        // transformers 4.57 saves a text by itself with `model.language_model` in place of each `model`, this one too.
+        let projection = match l.optional(l.linear("per_layer_model.language_model_projection"))? {
+            Some(projection) => projection,
+            None => l.linear("per_layer_model_projection")?,
+        };
         let found = [table.weight.shape()[2], projection.weight.shape()[1]];
         if found.iter().any(|found| Some(*found) != layers.checked_mul(width)) {
             let why = format!("inputs of {found:?} elements are not {layers} of {width}, one for each layer");

@@ -72,10 +72,20 @@ fn a_text_by_itself_may_be_saved_with_its_class_or_with_none() {
     let below = |name: &str| name.strip_prefix("model.").map(|rest| format!("model.language_model.{rest}"));
     let bare =
         |name: &str| Some(format!("model.language_model.{name}")).filter(|_| !name.starts_with("model."));
+    // As transformers 4.57 saves it: `model.language_model` is in place of each `model`.
+    let each = |name: &str| match name.strip_prefix("model.language_model.per_layer_model") {
+        Some("_projection.weight") => None,
+        Some(".language_model_projection.weight") => {
+            Some("model.language_model.per_layer_model_projection.weight".to_owned())
+        }
+        _ => Some(name.to_owned()),
+    };
     let b = exact();
-    for (class, renamed) in
-        [("Gemma3nForCausalLM", below as fn(&str) -> Option<String>), ("Gemma3nTextModel", bare)]
-    {
+    for (class, renamed) in [
+        ("Gemma3nForCausalLM", below as fn(&str) -> Option<String>),
+        ("Gemma3nForCausalLM", each),
+        ("Gemma3nTextModel", bare),
+    ] {
         let file = ogive_weights::open(golden("gemma3n")).unwrap();
         let (text, source) = (file.config.at("text_config"), Renamed(file.source, renamed));
         let model = ogive_models::registry().build(class, &text, &Loader::new(&source, &b)).unwrap();

@@ -60,6 +60,28 @@ fn a_files_tensors_are_those_that_its_readers_know() {
     assert!(file.tensors().iter().all(|t| !others.iter().any(|part| t.name().contains(part))));
 }
 
+/// With the text's settings alone, and `model.language_model` in place of each `model`.
+#[test]
+fn a_text_by_itself_is_converted_as_transformers_saves_it() {
+    let settings = |c: &mut Value| {
+        *c = c["text_config"].take();
+        (c["bos_token_id"], c["eos_token_id"]) = (json!(2), json!(3));
+        c["architectures"] = json!(["Gemma3nForCausalLM"]);
+    };
+    let named = |all: &mut Vec<Tensor>| {
+        all.retain(|t| t.name.starts_with("model.language_model."));
+        for t in all {
+            t.name = t.name.replace("per_layer_model_", "per_layer_model.language_model_");
+        }
+    };
+    let alone = packed(&format("f32"), rewritten_own("gemma3n", settings, named).path()).unwrap();
+    let whole = converted(json!({}));
+    let names = |file: &Gguf| file.tensors().iter().map(|t| t.name().to_owned()).collect::<Vec<_>>();
+    assert_eq!(names(&alone), names(&whole));
+    let name = "per_layer_model_proj.weight";
+    assert_eq!(values(&alone, name), values(&whole, name));
+}
+
 #[test]
 fn settings_that_a_file_cannot_say_are_refused_by_name() {
     let (full, slides, mut failed) = ("full_attention", "sliding_attention", Vec::new());

@@ -126,6 +126,12 @@ pub(super) fn in_stack(model: &Model<'_>, stack: &str) -> Result<Option<usize>> 
     Ok(Some(model.config.usize("altup_num_inputs")?.saturating_sub(1)))
 }
 
+/// The class's name for a tensor, also of a text by itself as transformers 4.57 saves it: with `model.language_model` in place of each `model`.
+pub(super) fn own_name(model: &Model<'_>, name: &str) -> Option<String> {
+    let rest = name.strip_prefix("model.language_model.").filter(|_| is(model))?;
+    Some(format!("model.{}", rest.replace("per_layer_model.language_model_", "per_layer_model_")))
+}
+
 /// Whether a tensor is of what sees and hears.
 pub(super) fn is_beside(model: &Model<'_>, name: &str) -> bool {
     const SENSES: [&str; 4] = ["vision_tower.", "audio_tower.", "embed_vision.", "embed_audio."];

@@ -133,7 +133,8 @@ fn full_name(model: &Model<'_>, name: &str) -> String {
         let leaf = |old, new| name.strip_suffix(old).map(|norm| format!("{norm}{new}"));
         return leaf(".gamma", ".weight").or(leaf(".beta", ".bias")).unwrap_or_else(|| name.to_owned());
     }
-    let own = seeing::text_name(model, name).or_else(|| granite::dense_name(model, name));
+    let own = gemma3n::own_name(model, name).or_else(|| seeing::text_name(model, name));
+    let own = own.or_else(|| granite::dense_name(model, name));
     let own = own.or_else(|| nemotron_h::own_name(model, name));
     if let Some(name) = own.or_else(|| mamba::own_name(model, name)) {
         return name;
