@@ -2,11 +2,12 @@
 //! inputs of layers as Gemma 4's smaller models have them, MLPs that cut off most of what they gate in the first layers, and last layers that
 //! attend to what the last one of their kind before them stored.
 //!
-//! Gemma Team 2025, <https://ai.google.dev/gemma/docs/gemma-3n>; transformers' `modeling_gemma3n`. The table of layers' inputs ends before
-//! that of tokens: what stands behind are tokens of images and sounds. They are cut off the vocabulary, so that they are refused and never drawn.
+//! Gemma Team 2025, <https://ai.google.dev/gemma/docs/gemma-3n>; transformers' `modeling_gemma3n`. Of the vocabulary it has the text's part alone; see
+//! `gemma3n_vocab.rs`.
 
 use crate::gemma3n_block::Block;
 use crate::gemma3n_settings::{sparsity, with_defaults};
+use crate::gemma3n_vocab::vocabulary;
 use crate::gemma4_layers::{Layers, said, usual, window};
 use crate::head::{Cap, Head, places};
 use crate::{class::LLAMA, layer_inputs::LayerInputs};
@@ -49,15 +50,7 @@ pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     });
     let blocks = blocks.collect::<Result<Vec<_>>>()?;
     let inputs = LayerInputs::load(&LLAMA, c, &model, c.usize("hidden_size_per_layer_input")?, eps)?;
-    let table = model.host("embed_tokens")?;
-    let text = if inputs.rows() < table.shape[1] { table.rows(0..inputs.rows())? } else { table };
-    let embed = Embedding { weight: model.weight(&text)?, name: model.name("embed_tokens.weight") };
-    let head = Head::load(c, &head, &embed, true)?;
-    let rows = if let Head::Of(head) = &head { head.weight.shape()[1] } else { embed.rows() };
-    if rows != embed.rows() {
-        let why = format!("a head of its own for {rows} tokens, where the text has {}", embed.rows());
-        return Err(Error::unsupported("lm_head.weight", why));
-    }
+    let (embed, head) = vocabulary(c, &head, &model, inputs.rows())?;
     Ok(Box::new(Gemma3n {
         blocks,
         inputs,

@@ -42,6 +42,7 @@ pub mod gemma3;
 pub mod gemma3n;
 mod gemma3n_block;
 mod gemma3n_settings;
+mod gemma3n_vocab;
 pub mod gemma4;
 mod gemma4_layers;
 pub mod glm;

@@ -4,8 +4,9 @@ mod common;
 
 use common::*;
 use ogive_engine::{Evaluate, evaluate};
-use ogive_nn::Loader;
 use ogive_nn::backend::{Estimate, LayerCache};
+use ogive_nn::tensor::{HostWeight, Result, WeightInfo};
+use ogive_nn::{Loader, Source};
 use serde_json::{Value, json};
 
 const FULL: &str = "full_attention";
@@ -102,6 +103,55 @@ fn the_vocabulary_is_what_layers_have_inputs_for() {
     assert_eq!(logits.dim(), (2, 123));
     let e = evaluate(&b, &*model, &[123], &Evaluate::new()).unwrap_err().to_string();
     assert!(e.contains("123"), "{e}");
+}
+
+/// Weights and a head, which is what this makes of the table of tokens.
+#[derive(Debug)]
+struct Headed(Box<dyn Source>, fn(HostWeight) -> HostWeight);
+
+impl Source for Headed {
+    fn get(&self, name: &str) -> Result<HostWeight> {
+        match name {
+            "lm_head.weight" => {
+                let table = self.0.get("model.language_model.embed_tokens.weight")?;
+                Ok((self.1)(table).named(name))
+            }
+            _ => self.0.get(name),
+        }
+    }
+    fn tensors(&self) -> Vec<WeightInfo> {
+        self.0.tensors()
+    }
+}
+
+/// Rows from the last to the first.
+fn turned(table: HostWeight) -> HostWeight {
+    table.reordered(&(0..131).rev().collect::<Vec<_>>()).unwrap()
+}
+
+/// One of all tokens ends where the text does, as the table of tokens does.
+#[test]
+fn a_head_of_its_own_is_cut_as_the_table_is() {
+    let with = |head, tied: bool| {
+        with_weights("gemma3n", &json!({"tie_word_embeddings": tied}), |source| {
+            Box::new(Headed(source, head))
+        })
+    };
+    for tied in [false, true] {
+        let copy = with(|table| table, tied).unwrap();
+        assert_eq!(copy.vocab(), Some(123));
+        assert!(error_of("gemma3n", &*copy) < 2e-5, "tied: {tied}");
+        // The text's part of another, by itself, is the same.
+        let models = [with(turned, tied), with(|table| turned(table).rows(0..123).unwrap(), tied)];
+        let [whole, cut] =
+            models.map(|m| evaluate(&exact(), &*m.unwrap(), &[3, 1], &Evaluate::new()).unwrap());
+        assert_eq!(whole.dim(), (2, 123));
+        assert_eq!(whole, cut, "tied: {tied}");
+        let own = evaluate(&exact(), &*copy, &[3, 1], &Evaluate::new()).unwrap();
+        assert!(worst(&whole, &own) > 1e-2, "tied: {tied}");
+        let e = with(|table| table.rows(0..122).unwrap(), tied).map(drop).unwrap_err().to_string();
+        assert!(e.contains("lm_head.weight") && e.contains("for 122 tokens, where the text has 123"), "{e}");
+    }
 }
 
 /// Nothing of the table of layers' inputs is decoded, and what the table of tokens has besides is not read.

@@ -451,9 +451,26 @@ impl<'a> Loader<'a> {
     /// # Errors
     /// If the head has not as many biases as outputs; else as [all that read](Self#errors), but for a head that is missing.
     pub fn own_head(&self, name: &str, embed: &Embedding, tied: bool) -> Result<Option<Linear>> {
+        self.head_within(name, embed, tied, usize::MAX)
+    }
+
+    /// The same of a head that may be for more tokens than `embed` is: it ends where that does.
+    ///
+    /// # Errors
+    /// As [`own_head`](Self::own_head).
+    pub fn own_head_cut(&self, name: &str, embed: &Embedding, tied: bool) -> Result<Option<Linear>> {
+        self.head_within(name, embed, tied, embed.rows())
+    }
+
+    fn head_within(&self, name: &str, embed: &Embedding, tied: bool, most: usize) -> Result<Option<Linear>> {
         let head = self.optional(self.host(name))?;
+        let own = |head: HostWeight| match head.shape[1].checked_sub(most) {
+            // Biases and updates are cut with it.
+            Some(rest @ 1..) => Ok(self.linear_parts(name, &[most, rest])?.into_iter().next()),
+            _ => self.with_bias(name, head).map(Some),
+        };
         if !tied {
-            return head.map(|head| self.with_bias(name, head)).transpose();
+            return head.map_or(Ok(None), own);
         }
         let Some(head) = head else { return Ok(Some(embed.tied())) };
         if head.is_copy_of(&self.source.get(&embed.name)?) {
@@ -464,7 +481,7 @@ impl<'a> Loader<'a> {
             "`{}` is used and not the embedding, from which it differs, though the settings say that the two are one",
             self.name(&format!("{name}.weight"))
         ));
-        self.with_bias(name, head).map(Some)
+        own(head)
     }
 
     /// Turns "there is none" into `None`; other errors stay errors.

@@ -60,6 +60,28 @@ fn a_files_tensors_are_those_that_its_readers_know() {
     assert!(file.tensors().iter().all(|t| !others.iter().any(|part| t.name().contains(part))));
 }
 
+/// A head of its own, or a copy of the table where the settings say that it is none.
+#[test]
+fn a_head_ends_where_the_table_does() {
+    for (tied, copy) in [(false, true), (false, false), (true, false), (true, true)] {
+        let headed = |all: &mut Vec<Tensor>| {
+            let table = all.iter().find(|t| t.name.ends_with("embed_tokens.weight")).unwrap();
+            let (dtype, shape, mut bytes) = (table.dtype.clone(), table.shape.clone(), table.bytes.clone());
+            if !copy {
+                bytes.reverse();
+            }
+            all.push(Tensor { name: "lm_head.weight".into(), dtype, shape, bytes });
+        };
+        let settings = |c: &mut Value| {
+            (c["tie_word_embeddings"], c["text_config"]["tie_word_embeddings"]) = (json!(tied), json!(tied));
+        };
+        let folder = rewritten_own("gemma3n", settings, headed);
+        let file = packed(&format("bf16"), folder.path()).unwrap();
+        let head = file.tensor("output.weight").map(|t| t.dims().to_vec());
+        assert_eq!(head, (!(tied && copy)).then(|| vec![48, 123]), "tied: {tied}, a copy: {copy}");
+    }
+}
+
 /// With the text's settings alone, and `model.language_model` in place of each `model`.
 #[test]
 fn a_text_by_itself_is_converted_as_transformers_saves_it() {

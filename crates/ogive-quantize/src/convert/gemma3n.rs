@@ -1,7 +1,7 @@
 //! Gemma 3n as GGUF has it: matrices between its streams stacked, and what MLPs cut off counted in standard deviations.
 //!
-//! A checkpoint that also sees and hears gives its text's part, and of the table of tokens those that layers have inputs for; what stands behind are
-//! tokens of images and sounds. llama.cpp takes for granted what the keys say of streams, widths and cuts, as they are in the two released models.
+//! A checkpoint that also sees and hears gives its text's part, and of the table of tokens, and of a head, those that layers have inputs for; what stands
+//! behind are tokens of images and sounds. llama.cpp takes for granted what the keys say of streams, widths and cuts, as they are in the two released models.
 
 use super::settings::whole;
 use super::tensors::{Part, fit, of_one};
@@ -70,12 +70,12 @@ pub(super) fn settled(class: &str, mut config: Config) -> Result<Config> {
     Ok(config)
 }
 
-/// What stays of the table of tokens, and of numbers that are clipped whenever the model runs; nothing of another architecture.
+/// What stays of the table of tokens and of a head, and of numbers that are clipped whenever the model runs; nothing of another architecture.
 pub(super) fn parts(model: &Model<'_>, name: &str) -> Result<Option<Vec<Part>>> {
     if !is(model) {
         return Ok(None);
     }
-    let change = if name == "model.embed_tokens.weight" {
+    let change = if ["model.embed_tokens.weight", "lm_head.weight"].contains(&name) {
         first_rows(model.config.usize("vocab_size_per_layer_input")?)
     } else if name.ends_with(".altup.correction_coefs.weight") && model.config.has("altup_coef_clip") {
         let clip = model.config.f32_or("altup_coef_clip", 120.0)?;
@@ -233,6 +233,12 @@ pub(super) fn check(model: &Model<'_>, all: &[Tensor]) -> Result<()> {
             of(tokens)
         );
         return refuse("vocab_size_per_layer_input", why);
+    }
+    if let Some(head) = rows("output.weight").filter(|head| Some(*head) != tokens) {
+        let why = format!(
+            "it is for {head} tokens, and the text has others; do weights and config.json belong together?"
+        );
+        return Err(Error::convert("the tensor output.weight", why));
     }
     let missing = [
         "altup_proj.weight",
