@@ -105,6 +105,23 @@ fn the_vocabulary_is_what_layers_have_inputs_for() {
     assert!(e.contains("123"), "{e}");
 }
 
+/// As llama.cpp's converter writes them: a row for each token, and nothing but zeros in those of images and sounds.
+#[test]
+fn inputs_of_zeros_at_the_end_are_none() {
+    let padded = |w: HostWeight| {
+        if !w.name.ends_with("embed_tokens_per_layer.weight") {
+            return w;
+        }
+        let values = [w.to_vec(), vec![0.0; 8 * 40]].concat();
+        HostWeight::from_f32(w.name, [1, 131, 40], &values).unwrap()
+    };
+    let model = with_weights("gemma3n", &json!({}), |source| Box::new(Changed(source, padded))).unwrap();
+    assert_eq!(model.vocab(), Some(123));
+    assert!(error_of("gemma3n", &*model) < 2e-5);
+    let e = evaluate(&exact(), &*model, &[123], &Evaluate::new()).unwrap_err().to_string();
+    assert!(e.contains("123"), "{e}");
+}
+
 /// Weights and a head, which is what this makes of the table of tokens.
 #[derive(Debug)]
 struct Headed(Box<dyn Source>, fn(HostWeight) -> HostWeight);
