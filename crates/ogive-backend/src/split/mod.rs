@@ -56,10 +56,14 @@ struct Shared {
 }
 
 /// The number of the layer that a weight belongs to: the first part of its name that is one (`model.layers.7.mlp.up_proj`). What
-/// [lets a model see](is_of_tower) has layers of its own, which do not count.
+/// [lets a model see](is_of_tower) has layers of its own, which do not count, nor do numbers of streams before and behind all layers (Gemma 3n's).
 #[must_use]
 pub fn layer_of(name: &str) -> Option<usize> {
-    if is_of_tower(name) { None } else { name.split('.').find_map(|part| part.parse().ok()) }
+    let of_streams = |part: &str| ["altup_projections", "altup_unembed_projections"].contains(&part);
+    if is_of_tower(name) || name.split('.').any(of_streams) {
+        return None;
+    }
+    name.split('.').find_map(|part| part.parse().ok())
 }
 
 /// Whether a weight belongs to what lets a model see or hear, by Hugging Face's names (`model.vision_tower.…`, `visual.…`).
