@@ -212,7 +212,7 @@ fn packing_says_by_what_it_packed_and_what_had_no_importances() {
     assert_eq!(metadata.u32("quantize.imatrix.entries_count").unwrap(), 4);
     assert_eq!(metadata.u32("quantize.imatrix.chunks_count").unwrap(), 2);
     // Packed again and without, it says so no more; and as long as nothing is packed, what was said of it stays.
-    let input = Input::from_gguf(file.into(), Path::new("there.gguf")).unwrap();
+    let input = Input::from_gguf(file, Path::new("there.gguf")).unwrap();
     for (name, stays) in [("q4_0", true), ("q5_0", false)] {
         let mut bytes = Vec::new();
         let again = format(name).allow_requantize(true);
