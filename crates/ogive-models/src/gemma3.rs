@@ -60,10 +60,6 @@ fn with_defaults(c: &Config) -> Config {
         ("rope_theta", json!(1_000_000.0)),
         ("sliding_window", json!(4096)),
     ];
-    for (key, value) in defaults {
-        if let (false, Some(settings)) = (c.has(key), c.0.as_object_mut()) {
-            settings.insert(key.into(), value);
-        }
-    }
+    c.fill(defaults);
     c
 }

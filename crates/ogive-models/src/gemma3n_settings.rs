@@ -31,12 +31,7 @@ pub(crate) fn with_defaults(c: &Config) -> Config {
         ("hidden_size_per_layer_input", json!(256)),
         ("rope_theta", json!(1e6)),
     ];
-    for (key, value) in usual {
-        let place = settings.entry(key).or_insert(json!(null));
-        if place.is_null() {
-            *place = value;
-        }
-    }
+    c.fill(usual);
     c
 }
 

@@ -202,7 +202,7 @@ fn what_is_not_known_or_does_not_fit_is_refused_by_name() {
         (json!({"num_kv_shared_layers": null}), "15 `num_kv_shared_layers` of 5 layers"),
         (json!({"num_kv_shared_layers": 3}), "no layer of its kind stores what layer 2 shares"),
         (json!({"hidden_size_per_layer_input": 7}), "inputs of [40, 40] elements are not 5 of 7"),
-        (json!({"altup_num_inputs": 4}), "prediction_coefs.weight: [1, 9, 3] in place of [16, 4]"),
+        (json!({"altup_num_inputs": 4}), "prediction_coefs.weight: [1, 9, 3] in place of [1, 16, 4]"),
         (json!({"altup_num_inputs": 0}), "`altup_active_idx` is 1, and `altup_num_inputs` says 0"),
         (json!({"altup_active_idx": 3}), "`altup_active_idx` is 3, and `altup_num_inputs` says 3"),
         (json!({"altup_coef_clip": -1.0}), "`altup_coef_clip` is below 0"),

@@ -42,13 +42,8 @@ impl AltUp {
         }
         let host = |name: &str, rows: usize| {
             let host = l.host(name)?;
-            let fits = host.shape == [1, rows, streams] && !host.bytes.is_empty();
-            let why = format!(
-                "{:?} in place of {:?}; do weights and config belong together?",
-                host.shape,
-                [rows, streams]
-            );
-            if fits { Ok(host) } else { Err(Error::invalid(&host.name, why)) }
+            is_of(&host, [1, rows, streams])?;
+            Ok(host)
         };
         // So few numbers that they are kept in single precision, whatever they were.
         let weight = |host: &HostWeight, values: &[f32]| {
@@ -140,6 +135,13 @@ impl AltUp {
     }
 }
 
+/// That there are so many matrices of so many rows and columns.
+fn is_of(host: &HostWeight, shape: [usize; 3]) -> Result<()> {
+    let fits = host.shape == shape && !host.bytes.is_empty();
+    let why = format!("{:?} in place of {shape:?}; do weights and config belong together?", host.shape);
+    if fits { Ok(()) } else { Err(Error::invalid(&host.name, why)) }
+}
+
 /// How many streams the settings have, and which of them blocks compute with.
 fn streams_of(c: &Config) -> Result<(usize, usize)> {
     let (streams, active) = (c.usize_or("altup_num_inputs", 4)?, c.usize_or("altup_active_idx", 0)?);
@@ -171,18 +173,9 @@ impl AltUpEnds {
     /// As [`AltUp::load`], and if a matrix is not square.
     pub fn load(l: &Loader<'_>, c: &Config) -> Result<Self> {
         let (dim, (streams, _)) = (c.usize("hidden_size")?, streams_of(c)?);
-        let square = |host: &HostWeight| {
-            let fits = host.shape[1..] == [dim, dim] && !host.bytes.is_empty();
-            let why = format!(
-                "{:?} in place of {:?}; do weights and config belong together?",
-                &host.shape[1..],
-                [dim, dim]
-            );
-            if fits { Ok(()) } else { Err(Error::invalid(&host.name, why)) }
-        };
         let all = |name: &str| {
             if let Some(stack) = l.optional(l.host(name))? {
-                square(&stack)?;
+                is_of(&stack, [stack.shape[0], dim, dim])?;
                 l.fits(&format!("{name}.weight"), stack.shape[0], streams - 1)?;
                 let flat = stack.regrouped(1)?;
                 let matrix = |i: usize| Ok(Linear::new(l.weight(&flat.rows(i * dim..(i + 1) * dim)?)?, None));
@@ -190,7 +183,7 @@ impl AltUpEnds {
             }
             // One by one: a false number of streams ends at the first that is missing.
             let matrix = |i: usize| {
-                square(&l.at(name).host(&i.to_string())?)?;
+                is_of(&l.at(name).host(&i.to_string())?, [1, dim, dim])?;
                 l.at(name).linear(&i.to_string())
             };
             (0..streams - 1).map(matrix).collect()

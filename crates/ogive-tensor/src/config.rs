@@ -25,6 +25,17 @@ impl Config {
         self.value(key).is_some()
     }
 
+    /// Sets those of `usual` that are missing; nothing where there are no settings at all.
+    pub fn fill<'k>(&mut self, usual: impl IntoIterator<Item = (&'k str, Value)>) {
+        let Some(settings) = self.0.as_object_mut() else { return };
+        for (key, value) in usual {
+            let place = settings.entry(key).or_insert(Value::Null);
+            if place.is_null() {
+                *place = value;
+            }
+        }
+    }
+
     /// The settings below `key`; a missing key gives an empty configuration.
     #[must_use]
     pub fn at(&self, key: &str) -> Self {
@@ -137,5 +148,14 @@ mod tests {
         let whole = Config(json!({"e": [1, 0]}));
         assert_eq!((whole.opt_usizes("e").unwrap(), c.opt_usizes("a").unwrap()), (Some(vec![1, 0]), None));
         assert!(!c.at("zz").has("e"));
+        let mut filled = c.clone();
+        filled.fill([("a", json!(1)), ("b", json!(2)), ("zz", json!("new"))]);
+        assert_eq!(
+            [filled.0["a"].clone(), filled.0["b"].clone(), filled.0["zz"].clone()],
+            [json!(1), json!(3), json!("new")]
+        );
+        let mut none = Config::default();
+        none.fill([("a", json!(1))]);
+        assert_eq!(none, Config::default());
     }
 }

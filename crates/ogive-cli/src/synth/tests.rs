@@ -105,8 +105,7 @@ fn file_of(tensors: &[TensorPlan], decoded: bool) -> ogive::weights::Checkpoint 
     OpenOptions::new().of_gguf(Gguf::from_bytes(file).unwrap().into()).unwrap()
 }
 
-/// Read, loaded and multiplied packed, a file gives in single
-/// precision the bits that its numbers give, and nearly those with activations in eight bits.
+/// Read, loaded and multiplied packed, a file gives in single precision the bits that its numbers give, and nearly those with activations in eight bits.
 #[test]
 fn a_file_of_all_formats_of_few_bits_computes_what_its_numbers_do() {
     let mut tensors = plan(Shape::find("tiny").unwrap(), &PURE[0]);
@@ -325,7 +324,7 @@ fn q4_k_m_chooses_types_as_llama_cpp_does() {
 }
 
 #[test]
-fn formats_that_are_only_read_leave_the_embedding_and_the_head_more_bits() {
+fn formats_of_few_bits_leave_the_embedding_and_the_head_more() {
     let types = |shape: &str| kinds(&plan(Shape::find(shape).unwrap(), &PURE[4]));
     let (tied, own, odd) = (types("llama-3.2-1b"), types("llama-3.1-8b"), types("qwen2.5-0.5b"));
     assert_eq!((tied["token_embd.weight"][0], tied["ffn_down.weight"][3]), ("Q6_K", "IQ2_XXS"));

@@ -52,12 +52,8 @@ pub(super) fn settled(class: &str, mut config: Config) -> Result<Config> {
         ("layer_types", (0..few).map(kind).collect()),
         ("activation_sparsity_pattern", (0..few).map(sparse).collect()),
     ];
-    for (key, value) in usual {
-        let place = settings.entry(key).or_insert(json!(null));
-        if place.is_null() {
-            *place = value;
-        }
-    }
+    config.fill(usual);
+    let Some(settings) = config.0.as_object_mut() else { return Ok(config) };
     if let Some(Value::Array(widths)) = settings.get("intermediate_size").cloned() {
         settings.remove("intermediate_size");
         match widths.first() {

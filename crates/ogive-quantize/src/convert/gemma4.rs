@@ -67,12 +67,7 @@ pub(super) fn settled(class: &str, mut config: Config) -> Result<Config> {
         ("num_kv_shared_layers", json!(0)),
         ("sliding_window", json!(512)),
     ];
-    for (key, value) in usual.into_iter().chain(rope.into_iter().filter(|_| !turns)) {
-        let place = settings.entry(key).or_insert(json!(null));
-        if place.is_null() {
-            *place = value;
-        }
-    }
+    config.fill(usual.into_iter().chain(rope.into_iter().filter(|_| !turns)));
     Ok(config)
 }
 

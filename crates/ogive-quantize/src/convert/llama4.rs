@@ -50,15 +50,10 @@ pub(super) fn settled(class: &str, mut config: Config) -> Result<Config> {
     }
     let kind = |turns: &usize| if *turns == 0 { "full_attention" } else { "chunked_attention" };
     let sparse = || (1..=n).filter(|i| i.is_multiple_of(step.max(1))).map(|i| i - 1).collect::<Vec<_>>();
-    for (key, value) in [("layer_types", turns.iter().map(kind).collect()), ("moe_layers", json!(sparse()))] {
-        let place = settings.entry(key).or_insert(Value::Null);
-        if place.is_null() {
-            *place = value;
-        }
-    }
     // Said for each layer: the list counts.
     settings.insert("no_rope_layers".into(), json!(turns));
     settings.entry("attention_chunk_size").or_insert(json!(8192));
+    config.fill([("layer_types", turns.iter().map(kind).collect()), ("moe_layers", json!(sparse()))]);
     Ok(config)
 }
 

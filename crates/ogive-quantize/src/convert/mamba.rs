@@ -34,17 +34,12 @@ pub(super) fn settled(class: &str, mut config: Config) -> Result<Config> {
     if auto {
         settings.remove("time_step_rank");
     }
-    for (key, usual) in [
-        ("intermediate_size", inner),
-        ("time_step_rank", dim.div_ceil(16)),
-        ("state_size", 16),
-        ("conv_kernel", 4),
-    ] {
-        let place = settings.entry(key).or_insert(json!(null));
-        if place.is_null() {
-            *place = json!(usual);
-        }
-    }
+    config.fill([
+        ("intermediate_size", json!(inner)),
+        ("time_step_rank", json!(dim.div_ceil(16))),
+        ("state_size", json!(16)),
+        ("conv_kernel", json!(4)),
+    ]);
     Ok(config)
 }
 

@@ -140,13 +140,8 @@ pub(crate) fn convert(checkpoint: &Checkpoint, folder: &Path) -> Result<(Metadat
 
 /// Fills in what is taken for granted. Sizes of images and patches that stand in lists of two become one number, where both are the same.
 fn fill(vision: &mut Config, usual: &[(&str, usize)]) {
+    vision.fill(usual.iter().map(|(key, value)| (*key, Value::from(*value))));
     let Some(settings) = vision.0.as_object_mut() else { return };
-    for (key, value) in usual {
-        let place = settings.entry(*key).or_insert(Value::Null);
-        if place.is_null() {
-            *place = (*value).into();
-        }
-    }
     for key in ["image_size", "patch_size"] {
         let side = settings.get(key).and_then(|value| match value.as_array().map(Vec::as_slice) {
             Some([height, width]) if height == width => Some(height.clone()),
