@@ -84,6 +84,7 @@ impl CpuWeight {
         let of = match self.kernel {
             _ if self.strips.is_some() => return None,
             Kernel::Packed(format) if self.path.has_strips() => Of::Packed(format),
+            Kernel::Coded(book) if self.path.has_coded_strips() => Of::Coded(book),
             Kernel::Dense(kind) if self.path.has_dense_strips() => Of::Dense(kind),
             Kernel::Tiled => Of::Dense(Dense::Bf16),
             Kernel::Float8 if self.path.has_dense_strips() => Of::Words,
@@ -178,6 +179,21 @@ impl CpuWeight {
     pub(crate) fn row(&self, row: usize) -> &[u8] {
         let stride = self.host.row_bytes();
         &self.host.bytes[row * stride..][..stride]
+    }
+
+    /// The same of one that may be; then they are put into `room`.
+    ///
+    /// # Panics
+    /// If there is no such row here.
+    pub(crate) fn packed_row<'a>(&'a self, row: usize, room: &'a mut Vec<u8>) -> &'a [u8] {
+        match &self.strips {
+            Some(strips) => {
+                room.resize(self.host.row_bytes(), 0);
+                strips.put_row(row, room);
+                room
+            }
+            None => self.row(row),
+        }
     }
 
     /// Row `row`, counted through all experts, in single precision.

@@ -1,9 +1,9 @@
-//! Formats of one to three bits, whose codes name groups of levels: IQ1 to IQ3 and the ternary ones.
+//! Formats of one to three bits, whose codes name groups of levels: IQ1 to IQ3, and TQ1_0, whose bytes hold five.
 //!
 //! Their groups come from tables, a step that no product wants to know of. So some rows at a time are unpacked to one form ([`Packed::Coded`],
-//! which is what all of them come to: 256 codes, sixteen sub-scales and a factor), and its kernels multiply them. A stream that unpacks in registers
-//! would spare a write and a read in the first cache; nine formats on each path would be nine times the kernels. What is here is the
-//! definition; paths unpack to the same bytes faster.
+//! which is what all of them come to: 256 codes, sixteen sub-scales and a factor), and its kernels multiply them. What is here is the
+//! definition; paths unpack to the same bytes faster. Where a register is a table of bytes (VBMI) a few tokens need no unpacked rows: there
+//! weights lie in strips, whose words are looked up and multiplied in registers, twice as fast.
 
 use super::{FEW_CODED, Input, Job};
 use crate::{pool::Stripe, weight::CpuWeight};
@@ -27,6 +27,7 @@ const FEW_ROWS: usize = if cfg!(target_arch = "x86_64") { 4 } else { 32 };
 
 /// One of the formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub(crate) enum Book {
     Iq1S,
     Iq1M,
@@ -36,7 +37,6 @@ pub(crate) enum Book {
     Iq3Xxs,
     Iq3S,
     Tq1,
-    Tq2,
 }
 
 /// Levels of IQ1 in eighths, raised, and one more: its shift of an eighth adds nothing, or takes two away.
@@ -57,7 +57,6 @@ impl Book {
         (Self::Iq3Xxs, &t::IQ3_XXS),
         (Self::Iq3S, &t::IQ3_S),
         (Self::Tq1, &t::TQ1_0),
-        (Self::Tq2, &t::TQ2_0),
     ];
 
     /// Which one `format` is, by address, as [`Packed::of`] has it.
@@ -70,12 +69,59 @@ impl Book {
         match self {
             Self::Iq1S => 50,
             Self::Iq1M => 56,
-            Self::Iq2Xxs | Self::Tq2 => 66,
+            Self::Iq2Xxs => 66,
             Self::Iq2Xs => 74,
             Self::Iq2S => 82,
             Self::Iq3Xxs => 98,
             Self::Iq3S => 110,
             Self::Tq1 => 54,
+        }
+    }
+
+    /// Where a block's bytes that fill no word begin, and how many there are.
+    pub(crate) const fn odd(self) -> (usize, usize) {
+        match self {
+            Self::Iq1M => (0, 0),
+            Self::Tq1 => (52, 2),
+            _ => (0, 2),
+        }
+    }
+
+    /// Where word `w` of a row's block, of those that are whole, stands among the words of a strip's: in the order in which they are wanted, for
+    /// 32 weights after 32.
+    pub(crate) const fn place(self, w: usize) -> usize {
+        match self {
+            // Codes of 64 weights behind what else is of them; IQ1_M's scales come first.
+            Self::Iq1S => match w {
+                0..8 => 3 * (w / 2) + 1 + w % 2,
+                _ => 3 * (w - 8),
+            },
+            Self::Iq1M => match w {
+                0..8 => 2 + 3 * (w / 2) + 1 + w % 2,
+                8..12 => 2 + 3 * (w - 8),
+                _ => w - 12,
+            },
+            // Scales first.
+            Self::Iq2Xs => (w + 2) % 18,
+            // Scales, upper bits, then codes and their signs.
+            Self::Iq2S => match w {
+                0..8 => 4 + 2 * w,
+                8..16 => 5 + 2 * (w - 8),
+                16..18 => w - 14,
+                _ => w - 18,
+            },
+            // Codes, and behind each two words of them what else is of these.
+            Self::Iq3Xxs => match w {
+                0..16 => 3 * (w / 2) + w % 2,
+                _ => 3 * (w - 16) + 2,
+            },
+            Self::Iq3S => match w {
+                0..16 => 3 + 3 * (w / 2) + w % 2,
+                16..18 => w - 15,
+                18..26 => 5 + 3 * (w - 18),
+                _ => 0,
+            },
+            Self::Iq2Xxs | Self::Tq1 => w,
         }
     }
 
@@ -91,7 +137,6 @@ impl Book {
             Self::Iq3Xxs => half(0) / 4.0,
             Self::Iq3S => half(0),
             Self::Tq1 => half(52),
-            Self::Tq2 => half(64),
         }
     }
 
@@ -120,7 +165,7 @@ impl Book {
             Self::Iq2S => nibble(74, i),
             Self::Iq3Xxs => b[69 + 4 * (i / 2)] >> 4,
             Self::Iq3S => nibble(106, i / 2),
-            Self::Tq1 | Self::Tq2 => 0,
+            Self::Tq1 => 0,
         };
         2 * s + 1
     }
@@ -168,9 +213,6 @@ impl Book {
                 let power = [1, 3, 9, 27, 81][digit];
                 RAISE - 1 + ((u16::from(b[byte].wrapping_mul(power)) * 3) >> 8) as u8
             }),
-            Self::Tq2 => std::array::from_fn(|j| {
-                RAISE - 1 + (b[32 * (i / 16) + 8 * (i % 4) + j] >> (2 * (i / 4 % 4)) & 3)
-            }),
         }
     }
 }
@@ -202,6 +244,8 @@ pub(crate) fn unpack(book: Book, row: &[u8], to: &mut [u8]) {
 struct Scratch {
     /// Unpacked rows, from a line of the cache on.
     rows: Vec<u8>,
+    /// A row of a strip.
+    row: Vec<u8>,
     sums: Vec<f32>,
 }
 
@@ -214,7 +258,7 @@ pub(super) fn stripe(w: &CpuWeight, book: Book, input: &Input, first: usize, out
     let (n, width, path) = (input.n(), out.width(), w.path());
     let most = if n <= FEW_CODED { FEW_ROWS } else { ROWS };
     let each = most.min(width);
-    SCRATCH.with_borrow_mut(|Scratch { rows, sums }| {
+    SCRATCH.with_borrow_mut(|Scratch { rows, row: one, sums }| {
         let row = w.shape()[2] / 256 * CODED;
         // They only grow: what is there is not cleared again for another weight.
         rows.resize(rows.len().max(each * row + 64), 0);
@@ -224,7 +268,7 @@ pub(super) fn stripe(w: &CpuWeight, book: Book, input: &Input, first: usize, out
         for start in (0..width).step_by(each.max(1)) {
             let count = each.min(width - start);
             for (r, to) in rows.chunks_exact_mut(row.max(1)).take(count).enumerate() {
-                path.unpack(book, w.row(first + start + r), to);
+                path.unpack(book, w.packed_row(first + start + r, one), to);
             }
             let sums = &mut sums[..n * count];
             let job = Job { w, input, first: first + start, coded: Some((&*rows, row)) };

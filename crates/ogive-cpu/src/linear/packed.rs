@@ -40,6 +40,7 @@ pub(crate) enum Packed {
     Q5K,
     Q6K,
     Iq4Xs,
+    Tq2,
     /// What [`Book`](super::Book)s come to.
     Coded,
 }
@@ -60,6 +61,7 @@ impl Packed {
         (Self::Q5K, &t::Q5_K),
         (Self::Q6K, &t::Q6_K),
         (Self::Iq4Xs, &t::IQ4_XS),
+        (Self::Tq2, &t::TQ2_0),
     ];
 
     /// Which one `format` is. By address, not by name: someone else's format of the same name decodes as it likes.
@@ -83,6 +85,7 @@ impl Packed {
             Self::Q5K => (256, 176),
             Self::Q6K => (256, 210),
             Self::Iq4Xs => (256, 136),
+            Self::Tq2 => (256, 66),
             Self::Coded => (256, CODED),
         }
     }
@@ -208,6 +211,10 @@ impl Block {
                     let low = b[64 * n + 32 * (j % 2) + l] >> (4 * (j / 2)) & 15;
                     (low | (b[128 + 32 * n + l] >> (2 * j) & 3) << 4) as i8 - 32
                 });
+            }
+            Packed::Tq2 => {
+                o.d = half(64);
+                o.fill(|n, j, l| (b[32 * n + l] >> (2 * j) & 3) as i8 - 1);
             }
             Packed::Iq4Xs => {
                 let scales = iq4_xs_scales(b);

@@ -6,9 +6,15 @@
 //! them. Every format with kernels keeps four neighbouring elements in the same bits of one word's bytes, or a multiple of four of them
 //! (see [`Packed::odd`] for the two bytes that stand in the way, and [`Packed::high`] for the word that is given such an order), so one
 //! rule serves all, and no format needs a packed form of its own, but for NVFP4: its blocks of four scales are laid as four of one, each with its scale
-//! behind it, so that kernels meet MXFP4's form with half as many codes. The price is a copy; the file's pages are given back when it is made.
+//! behind it, so that kernels meet MXFP4's form with half as many codes. Words of codes that name groups ([`Book`]) lie so too, with what else is of the same
+//! weights beside them. The price is a copy; the file's pages are given back when it is made.
 
-use super::{book::CODED, columns, dense::Dense, packed::Packed};
+use super::{
+    book::{Book, CODED},
+    columns,
+    dense::Dense,
+    packed::Packed,
+};
 use crate::{
     pool::Pool,
     room::{Room, Rooms},
@@ -32,6 +38,7 @@ impl Packed {
         match self {
             Self::Q4_0 | Self::Q5_0 | Self::Q8_0 | Self::Iq4Nl => (0, 2),
             Self::Mxfp4 | Self::Nvfp4 => (0, 1),
+            Self::Tq2 => (64, 2),
             Self::Q3K => (108, 2),
             Self::Q6K => (208, 2),
             Self::Q4_1 | Self::Q5_1 | Self::Q2K | Self::Q4K | Self::Q5K | Self::Iq4Xs | Self::Coded => (0, 0),
@@ -133,6 +140,7 @@ pub(crate) fn pack(format: Packed, rows: &[&[u8]; STRIP], strip: &mut [u8]) {
         Packed::Q2K => lay::<84, 0, 0>(rows, strip, as_is),
         Packed::Q3K => lay::<110, 108, 2>(rows, strip, |w| Packed::Q3K.place(w)),
         Packed::Iq4Xs => lay::<136, 0, 0>(rows, strip, as_is),
+        Packed::Tq2 => lay::<66, 64, 2>(rows, strip, as_is),
         Packed::Coded => lay::<CODED, 0, 0>(rows, strip, as_is),
         Packed::Q4K => lay::<144, 0, 0>(rows, strip, as_is),
         Packed::Q5K => lay::<176, 0, 0>(rows, strip, |w| Packed::Q5K.place(w)),
@@ -143,6 +151,24 @@ pub(crate) fn pack(format: Packed, rows: &[&[u8]; STRIP], strip: &mut [u8]) {
             let words = &mut block.as_chunks_mut().0[STRIP * w..][..STRIP];
             words.iter_mut().for_each(|word| *word = changed(*word, by_fours));
         }
+    }
+}
+
+/// The same of a format whose codes name groups of levels.
+///
+/// # Panics
+/// If a length is another.
+fn pack_book(book: Book, rows: &[&[u8]; STRIP], strip: &mut [u8]) {
+    assert!(rows.iter().all(|row| row.len() * STRIP == strip.len()));
+    match book {
+        Book::Iq1S => lay::<50, 0, 2>(rows, strip, |w| Book::Iq1S.place(w)),
+        Book::Iq1M => lay::<56, 0, 0>(rows, strip, |w| Book::Iq1M.place(w)),
+        Book::Iq2Xxs => lay::<66, 0, 2>(rows, strip, |w| w),
+        Book::Iq2Xs => lay::<74, 0, 2>(rows, strip, |w| Book::Iq2Xs.place(w)),
+        Book::Iq2S => lay::<82, 0, 2>(rows, strip, |w| Book::Iq2S.place(w)),
+        Book::Iq3Xxs => lay::<98, 0, 2>(rows, strip, |w| Book::Iq3Xxs.place(w)),
+        Book::Iq3S => lay::<110, 0, 2>(rows, strip, |w| Book::Iq3S.place(w)),
+        Book::Tq1 => lay::<54, 52, 2>(rows, strip, |w| w),
     }
 }
 
@@ -203,7 +229,28 @@ pub(crate) fn unpack(format: Packed, strip: &[u8], r: usize, row: &mut [u8]) {
     if format == Packed::Nvfp4 {
         return sixteens(strip, r, row);
     }
-    let ((_, size), (at, odd)) = (format.block(), format.odd());
+    let high = |w, word| if format.high() == Some(w) { changed(word, one_by_one) } else { word };
+    take(format.block().1, format.odd(), |w| format.place(w), high, strip, r, row);
+}
+
+/// The same of a format whose codes name groups of levels.
+///
+/// # Panics
+/// If there is no such row, or `row` is not a sixteenth of the strip.
+fn unpack_book(book: Book, strip: &[u8], r: usize, row: &mut [u8]) {
+    take(book.bytes(), book.odd(), |w| book.place(w), |_, word| word, strip, r, row);
+}
+
+/// The same for blocks of `size` bytes, of which `odd` from `at` on fill no word; `word` gives back what the file has in place of one.
+fn take(
+    size: usize,
+    (at, odd): (usize, usize),
+    place: impl Fn(usize) -> usize,
+    word: impl Fn(usize, [u8; 4]) -> [u8; 4],
+    strip: &[u8],
+    r: usize,
+    row: &mut [u8],
+) {
     assert!(r < STRIP && row.len() * STRIP == strip.len());
     for (from, to) in strip.chunks_exact(STRIP * size).zip(row.chunks_exact_mut(size)) {
         let (words, tail) = from.split_at((size - odd) * STRIP);
@@ -213,8 +260,7 @@ pub(crate) fn unpack(format: Packed, strip: &[u8], r: usize, row: &mut [u8]) {
         let code = if at == 0 { high } else { low };
         let words = words.as_chunks::<4>().0.as_chunks::<STRIP>().0;
         for (w, to) in code.as_chunks_mut::<4>().0.iter_mut().enumerate() {
-            let word = words[format.place(w)][r];
-            *to = if format.high() == Some(w) { changed(word, one_by_one) } else { word };
+            *to = word(w, words[place(w)][r]);
         }
     }
 }
@@ -223,6 +269,7 @@ pub(crate) fn unpack(format: Packed, strip: &[u8], r: usize, row: &mut [u8]) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Of {
     Packed(Packed),
+    Coded(Book),
     Dense(Dense),
     /// Rows of whole words, one after the other.
     Words,
@@ -256,7 +303,7 @@ impl Strips {
         }
         let strip = STRIP
             * match of {
-                Of::Packed(_) | Of::Words => row_bytes,
+                Of::Packed(_) | Of::Coded(_) | Of::Words => row_bytes,
                 Of::Dense(kind) => kind.strip_row_bytes(row_bytes / kind.bytes()),
             };
         experts.checked_mul(rows.div_ceil(STRIP))?.checked_mul(strip).filter(|len| *len > 0)?;
@@ -281,6 +328,7 @@ impl Strips {
             let rows = std::array::from_fn(row);
             match of {
                 Of::Packed(format) => pack(format, &rows, strip),
+                Of::Coded(book) => pack_book(book, &rows, strip),
                 Of::Dense(kind) => columns::pack(kind, &rows, strip),
                 Of::Words => columns::pack(Dense::F32, &rows, strip),
             }
@@ -331,13 +379,22 @@ impl Strips {
     /// If there is no such row.
     pub(crate) fn row(&self, row: usize) -> Vec<u8> {
         let mut bytes = vec![0; self.row_bytes];
+        self.put_row(row, &mut bytes);
+        bytes
+    }
+
+    /// The same, put into `to`.
+    ///
+    /// # Panics
+    /// If there is no such row, or it is not as long.
+    pub(crate) fn put_row(&self, row: usize, to: &mut [u8]) {
         let (strip, r) = self.strip(row);
         match self.of {
-            Of::Packed(format) => unpack(format, strip, r, &mut bytes),
-            Of::Dense(kind) => columns::unpack(kind, strip, r, &mut bytes),
-            Of::Words => columns::unpack(Dense::F32, strip, r, &mut bytes),
+            Of::Packed(format) => unpack(format, strip, r, to),
+            Of::Coded(book) => unpack_book(book, strip, r, to),
+            Of::Dense(kind) => columns::unpack(kind, strip, r, to),
+            Of::Words => columns::unpack(Dense::F32, strip, r, to),
         }
-        bytes
     }
 
     /// Of bf16 the smallest exponent.
@@ -355,18 +412,17 @@ mod tests {
     #[test]
     fn what_is_laid_in_strips_can_be_read_back() {
         let pool = Pool::new(2);
-        let packed = FORMATS.iter().filter_map(|f| Packed::of(f));
-        for format in packed {
-            let (_, size) = format.block();
+        let packed = FORMATS.iter().filter_map(|f| Packed::of(f)).map(|f| (Of::Packed(f), f.block().1));
+        for (of, size) in packed.chain(Book::ALL.iter().map(|(book, _)| (Of::Coded(*book), book.bytes()))) {
             let (experts, rows, row_bytes) = (2, 21, 3 * size);
             let bytes = (0..experts * rows * row_bytes).map(|i| (i * 7 + i / 256 * 13) as u8);
             let bytes = Bytes::from(bytes.collect::<Vec<u8>>());
-            let mut strips = Strips::new(Of::Packed(format), [experts, rows, row_bytes]).unwrap();
+            let mut strips = Strips::new(of, [experts, rows, row_bytes]).unwrap();
             while !strips.are_all() {
                 strips = strips.more(&pool, &Rooms::default(), &bytes).unwrap();
             }
             for (r, want) in bytes.chunks_exact(row_bytes).enumerate() {
-                assert_eq!(strips.row(r), want, "{format:?} row {r}");
+                assert_eq!(strips.row(r), want, "{of:?} row {r}");
             }
         }
     }

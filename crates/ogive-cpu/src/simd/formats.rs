@@ -17,6 +17,7 @@ pub(in crate::simd) const Q4_K: u8 = Packed::Q4K as u8;
 pub(in crate::simd) const Q5_K: u8 = Packed::Q5K as u8;
 pub(in crate::simd) const Q6_K: u8 = Packed::Q6K as u8;
 pub(in crate::simd) const IQ4_XS: u8 = Packed::Iq4Xs as u8;
+pub(in crate::simd) const TQ2: u8 = Packed::Tq2 as u8;
 pub(in crate::simd) const CODED: u8 = Packed::Coded as u8;
 
 /// Whether blocks have minima.
@@ -36,10 +37,10 @@ pub(in crate::simd) const fn elements(f: u8) -> usize {
 
 /// Whether a sub-scale of a superblock is for 16 elements, and not for 32.
 pub(in crate::simd) const fn fine(f: u8) -> bool {
-    matches!(f, Q2_K | Q3_K | Q6_K | CODED)
+    matches!(f, Q2_K | Q3_K | Q6_K | TQ2 | CODED)
 }
 
 /// Whether a scale block has 256 elements and sub-scales, and not 32.
 pub(in crate::simd) const fn super_block(f: u8) -> bool {
-    matches!(f, Q2_K | Q3_K | Q4_K | Q5_K | Q6_K | IQ4_XS | CODED)
+    matches!(f, Q2_K | Q3_K | Q4_K | Q5_K | Q6_K | IQ4_XS | TQ2 | CODED)
 }

@@ -219,6 +219,14 @@ impl Path {
         self != Self::Scalar
     }
 
+    /// Whether those of a format whose codes name groups of levels can, for a few tokens.
+    pub(crate) fn has_coded_strips(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        return matches!(self, Self::Avx512 | Self::Amx) && avx512::book::is_supported();
+        #[cfg(not(target_arch = "x86_64"))]
+        false
+    }
+
     /// Whether its dense products can.
     pub(crate) fn has_dense_strips(self) -> bool {
         matches!(self, Self::Avx2 | Self::AvxVnni | Self::Avx512 | Self::Amx)

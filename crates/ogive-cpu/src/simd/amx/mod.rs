@@ -36,7 +36,7 @@ pub(super) fn from(kernel: Kernel, strips: bool) -> usize {
         Kernel::Packed(Packed::Q4K | Packed::Q5K) if strips => 8,
         Kernel::Packed(Packed::Q6K) if strips => 12,
         // Scales of 16 elements, and too large for planes.
-        Kernel::Coded(_) | Kernel::Packed(Packed::Nvfp4) => usize::MAX,
+        Kernel::Coded(_) | Kernel::Packed(Packed::Nvfp4 | Packed::Tq2) => usize::MAX,
         _ => 20,
     }
 }
@@ -103,7 +103,9 @@ pub(super) unsafe fn stripe(job: &Job<'_>, out: &mut Stripe<'_>) {
         Packed::Q5K => packed::<{ codes::Q5_K }, 176>(&tiles, job, groups, format, out),
         Packed::Q6K => packed::<{ codes::Q6_K }, 210>(&tiles, job, groups, format, out),
         Packed::Iq4Xs => packed::<{ codes::IQ4_XS }, 136>(&tiles, job, groups, format, out),
-        Packed::Coded | Packed::Nvfp4 => unreachable!("sub-scales of 16 are no planes and no blocks of 32"),
+        Packed::Coded | Packed::Tq2 | Packed::Nvfp4 => {
+            unreachable!("sub-scales of 16 are no planes and no blocks of 32")
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 //! scales are made for a block at a time.
 #![allow(unsafe_code)]
 
-use super::codes::{bits, load, load_half};
+use super::codes::{load, load_half};
 use crate::linear::{Book, CODED, FACTOR, IQ1, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS, RAISE, SCALES};
 use std::arch::x86_64::*;
 
@@ -24,7 +24,6 @@ pub(in crate::simd) fn unpack(book: Book, row: &[u8], to: &mut [u8]) {
         Book::Iq3Xxs => row.as_chunks().0.iter().zip(to).for_each(|(b, to)| iq3_xxs(b, to)),
         Book::Iq3S => row.as_chunks().0.iter().zip(to).for_each(|(b, to)| iq3_s(b, to)),
         Book::Tq1 => row.as_chunks().0.iter().zip(to).for_each(|(b, to)| tq1_0(b, to)),
-        Book::Tq2 => row.as_chunks().0.iter().zip(to).for_each(|(b, to)| tq2_0(b, to)),
     }
 }
 
@@ -195,35 +194,39 @@ fn tq1_0(b: &[u8; 54], to: &mut Coded) {
     }
     // Digit after digit of sixteen bytes, two in a register.
     let one = _mm256_castsi128_si256(load_half(b, 32));
-    let mut v = _mm256_inserti128_si256::<1>(one, _mm256_castsi256_si128(three(one)));
+    let mut v = _mm256_inserti128_si256::<1>(one, three_of_half(load_half(b, 32)));
     for j in 5..7 {
         put(to, j, digit(v));
         v = three(three(v));
     }
     // The last of them, and four digits of four bytes.
-    let last = _mm_set1_epi32(i32::from_le_bytes([b[48], b[49], b[50], b[51]]));
-    let powers = _mm_setr_epi32(0x0001_0001, 0x0003_0003, 0x0009_0009, 0x001b_001b);
-    let mask = _mm_set1_epi16(255);
-    let even = _mm_and_si128(_mm_mullo_epi16(_mm_and_si128(last, mask), powers), mask);
-    let odd = _mm_slli_epi16::<8>(_mm_mullo_epi16(_mm_srli_epi16::<8>(last), powers));
-    let last = _mm_or_si128(even, odd);
+    let last = four_digits([b[48], b[49], b[50], b[51]]);
     put(to, 7, digit(_mm256_inserti128_si256::<1>(v, last)));
 }
 
-#[target_feature(enable = "avx2,f16c")]
-fn tq2_0(b: &[u8; 66], to: &mut Coded) {
-    put_factor(to, half([b[64], b[65]]));
-    put_scales(to, _mm_setzero_si128());
-    for j in 0..8 {
-        let q = bits(load(b, 32 * (j / 4)), 2 * (j % 4), 3);
-        put(to, j, _mm256_add_epi8(q, _mm256_set1_epi8(RAISE as i8 - 1)));
-    }
+/// Four bytes, times three, times nine and times 27.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(in crate::simd) fn four_digits(bytes: [u8; 4]) -> __m128i {
+    let v = _mm_set1_epi32(i32::from_le_bytes(bytes));
+    let powers = _mm_setr_epi32(0x0001_0001, 0x0003_0003, 0x0009_0009, 0x001b_001b);
+    let mask = _mm_set1_epi16(255);
+    let even = _mm_and_si128(_mm_mullo_epi16(_mm_and_si128(v, mask), powers), mask);
+    let odd = _mm_slli_epi16::<8>(_mm_mullo_epi16(_mm_srli_epi16::<8>(v), powers));
+    _mm_or_si128(even, odd)
 }
 
 /// Bytes times three.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn three(v: __m256i) -> __m256i {
+pub(in crate::simd) fn three_of_half(v: __m128i) -> __m128i {
+    _mm_add_epi8(_mm_add_epi8(v, v), v)
+}
+
+/// The same of 32.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(in crate::simd) fn three(v: __m256i) -> __m256i {
     _mm256_add_epi8(_mm256_add_epi8(v, v), v)
 }
 

@@ -23,6 +23,7 @@ pub(in crate::simd) const fn offset(f: u8) -> i16 {
         MXFP4 | NVFP4 => 12,
         Q3_K => 4,
         Q6_K => 32,
+        TQ2 => 1,
         CODED => RAISE as i16,
         _ => 0,
     }
@@ -31,7 +32,7 @@ pub(in crate::simd) const fn offset(f: u8) -> i16 {
 /// How many products of pairs fit a 16-bit sum: `2 · 127 · largest code · adds < 2^15`.
 pub(in crate::simd) const fn adds(f: u8) -> usize {
     match f {
-        Q4_0 | Q4_1 | Q4_K => 8,
+        Q4_0 | Q4_1 | Q4_K | TQ2 => 8,
         Q5_0 | Q5_1 | Q5_K | MXFP4 | NVFP4 | Q2_K | Q3_K => 4,
         Q6_K => 2,
         _ => 1,
@@ -120,6 +121,7 @@ pub(in crate::simd) fn codes<const F: u8, const N: usize>(b: &[u8; N], j: usize)
             let high = _mm256_slli_epi16::<4>(bits(load(b, 128 + 32 * n), 2 * i, 3));
             _mm256_or_si256(bits(load(b, 64 * n + 32 * (i % 2)), 4 * (i / 2), 15), high)
         }
+        TQ2 => bits(load(b, 32 * n), 2 * i, 3),
         CODED => load(b, 32 * j),
         _ => look_up(&IQ4_LEVELS, nibbles(b, 8 + 16 * j)),
     }
@@ -191,6 +193,7 @@ pub(in crate::simd) fn scales<const F: u8, const N: usize>(b: &[u8; N]) -> (__m2
             (twice(i64::from_le_bytes(s.map(|v| v))), twice(i64::from_le_bytes(m)))
         }
         Q6_K => (_mm256_cvtepi8_epi16(load_half(b, 192)), zero),
+        TQ2 => (_mm256_set1_epi16(1), zero),
         CODED => (_mm256_cvtepu8_epi16(load_half(b, SCALES)), zero),
         _ => {
             let s = iq4_xs_scales(b);
@@ -237,6 +240,7 @@ pub(in crate::simd) const fn factors_at(f: u8) -> (usize, usize) {
         Q2_K => (80, 82),
         Q3_K => (108, 0),
         Q6_K => (208, 0),
+        TQ2 => (64, 0),
         Q4_1 | Q5_1 | Q4_K | Q5_K => (0, 2),
         _ => (0, 0),
     }

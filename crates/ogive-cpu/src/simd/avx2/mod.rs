@@ -46,7 +46,7 @@ const fn panel_from_strips(v: u8, f: u8) -> usize {
     match (v, f) {
         (_, codes::Q8_0) => usize::MAX,
         (_, codes::Q3_K) => 10,
-        (vnni::VEX | vnni::EVEX, codes::Q4_0 | codes::Q4_1 | codes::Q2_K | codes::Q4_K) => 32,
+        (vnni::VEX | vnni::EVEX, codes::Q4_0 | codes::Q4_1 | codes::Q2_K | codes::Q4_K | codes::TQ2) => 32,
         (vnni::VEX | vnni::EVEX, codes::Q5_0 | codes::Q5_1 | codes::MXFP4 | codes::NVFP4) => 10,
         _ => 16,
     }
@@ -100,6 +100,7 @@ pub(super) fn stripe<const V: u8>(job: &Job<'_>, out: &mut Stripe<'_>) {
             Packed::Q5K => packed::<V, { codes::Q5_K }, 176>(job, out),
             Packed::Q6K => packed::<V, { codes::Q6_K }, 210>(job, out),
             Packed::Iq4Xs => packed::<V, { codes::IQ4_XS }, 136>(job, out),
+            Packed::Tq2 => packed::<V, { codes::TQ2 }, 66>(job, out),
             Packed::Coded => packed::<V, { codes::CODED }, CODED>(job, out),
         },
     }

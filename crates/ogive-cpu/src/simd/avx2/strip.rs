@@ -103,6 +103,7 @@ pub(super) fn quad<const F: u8, const N: usize>(b: &Block<N>, p: usize, i: usize
             let low = bits(word(first + j % 2), 4 * (j / 2), 15);
             _mm256_or_si256(low, _mm256_slli_epi16::<4>(bits(word(first + 2), 2 * j, 3)))
         }
+        codes::TQ2 => bits(word(8 * n + 4 * h + i), 2 * j, 3),
         codes::CODED => word(4 * p + i),
         _ => look_up(&IQ4_LEVELS, bits(word(2 + 4 * p + i % 4), 4 * (i / 4), 15)),
     }
@@ -147,6 +148,7 @@ impl Scales {
                 mins[0] = bits(b, 0, 63);
                 mins[1] = _mm256_or_si256(bits(c, 4, 15), top(b));
             }
+            codes::TQ2 => scales = [_mm256_set1_epi8(1); 4],
             codes::Q6_K | codes::CODED => {
                 let first = if F == codes::CODED { SCALES / 4 } else { 0 };
                 for i in 0..4 {

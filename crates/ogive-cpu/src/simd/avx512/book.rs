@@ -11,8 +11,8 @@ use crate::{
     linear::{Book, CODED, RAISE},
     simd::avx2::{
         self,
-        book::{even, half, nibbles, put_factor, put_scales},
-        codes::load,
+        book::{even, four_digits, half, nibbles, put_factor, put_scales, three, three_of_half},
+        codes::{load, load_half},
     },
 };
 use ogive_tensor::grids;
@@ -21,15 +21,16 @@ use std::arch::x86_64::*;
 /// A block that is unpacked.
 type Coded = [u8; CODED];
 /// Lower bytes of a grid's entries, and upper ones.
-type Split<const N: usize> = [[u8; N]; 2];
+pub(super) type Split<const N: usize> = [[u8; N]; 2];
 
-static IQ2_XXS: Split<256> = split(&grids::IQ2_XXS);
-static IQ2_XS: Split<512> = split(&grids::IQ2_XS);
-static IQ2_S: Split<1024> = split(&grids::IQ2_S);
-static IQ3_XXS: Split<256> = split(&grids::IQ3_XXS);
-static IQ3_S: Split<512> = split(&grids::IQ3_S);
+pub(super) static IQ1: Split<2048> = split(&grids::IQ1);
+pub(super) static IQ2_XXS: Split<256> = split(&grids::IQ2_XXS);
+pub(super) static IQ2_XS: Split<512> = split(&grids::IQ2_XS);
+pub(super) static IQ2_S: Split<1024> = split(&grids::IQ2_S);
+pub(super) static IQ3_XXS: Split<256> = split(&grids::IQ3_XXS);
+pub(super) static IQ3_S: Split<512> = split(&grids::IQ3_S);
 
-const fn split<const N: usize>(grid: &[u16; N]) -> Split<N> {
+pub(super) const fn split<const N: usize>(grid: &[u16; N]) -> Split<N> {
     let mut out = [[0; N]; 2];
     let mut i = 0;
     while i < N {
@@ -75,12 +76,13 @@ pub(in crate::simd) fn unpack(book: Book, row: &[u8], to: &mut [u8]) {
             row.as_chunks().0.iter().zip(to.as_chunks_mut().0).for_each(|(b, to)| iq3_xxs(b, to));
         }
         Book::Iq3S => row.as_chunks().0.iter().zip(to.as_chunks_mut().0).for_each(|(b, to)| iq3_s(b, to)),
-        Book::Iq1S | Book::Iq1M | Book::Tq1 | Book::Tq2 => avx2::book::unpack(book, row, to),
+        Book::Tq1 => row.as_chunks().0.iter().zip(to.as_chunks_mut().0).for_each(|(b, to)| tq1_0(b, to)),
+        Book::Iq1S | Book::Iq1M => avx2::book::unpack(book, row, to),
     }
 }
 
 /// Lower bytes of eights' codes and upper ones, for [`look_up`].
-type Codes = [__m512i; 2];
+pub(super) type Codes = [__m512i; 2];
 
 /// Adds the codes of block `k` of two, and gives signs; factor and scales are written. So do the next.
 #[target_feature(enable = "avx2,f16c,avx512f,avx512bw,avx512vl,avx512vbmi")]
@@ -154,6 +156,37 @@ fn iq3_s(b: &[u8; 110], to: &mut Coded) {
     fours(look_up(&IQ3_S, codes), &grids::IQ3_S_LEVELS, signs, to);
 }
 
+#[target_feature(enable = "avx2,f16c,avx512f,avx512bw,avx512vl,avx512vbmi")]
+fn tq1_0(b: &[u8; 54], to: &mut Coded) {
+    put_factor(to, half([b[52], b[53]]));
+    put_scales(to, _mm_setzero_si128());
+    let both = |low, high| _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high);
+    // Five digits of 32 bytes, then five of sixteen, two by two.
+    let v = load(b, 0);
+    let first = both(v, three(v));
+    let nine = |v| _mm512_add_epi8(_mm512_slli_epi16::<3>(_mm512_and_si512(v, _mm512_set1_epi8(31))), v);
+    let second = nine(first);
+    put_digits(to, 0, first);
+    put_digits(to, 1, second);
+    let half = load_half(b, 32);
+    let half = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(half), three_of_half(half));
+    put_digits(to, 2, both(three(_mm512_extracti64x4_epi64::<1>(second)), half));
+    let half = three(three(half));
+    let fifth = three_of_half(_mm256_extracti128_si256::<1>(half));
+    let last = four_digits([b[48], b[49], b[50], b[51]]);
+    put_digits(to, 3, both(half, _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(fifth), last)));
+}
+
+/// Writes codes `64 j..64 j + 64`: of each byte, times three, what is above eight bits, raised and less by one.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn put_digits(to: &mut Coded, j: usize, v: __m512i) {
+    let code = |digit: u8| _mm512_set1_epi8((RAISE - 1 + digit).cast_signed());
+    let from = |least: u8| _mm512_cmpge_epu8_mask(v, _mm512_set1_epi8(least.cast_signed()));
+    let codes = _mm512_mask_blend_epi8(from(86), code(0), code(1));
+    put(to, j, _mm512_mask_blend_epi8(from(171), codes, code(2)), 0);
+}
+
 /// The bytes of a register that each of two blocks' codes come to: words of entries are made of halves of sixteen bytes.
 const BLOCK: [u64; 2] = [0x00ff_00ff_00ff_00ff, 0xff00_ff00_ff00_ff00];
 
@@ -190,7 +223,7 @@ static OF_FOURS: [u8; 64] = {
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn register(v: &[u8; 64]) -> __m512i {
+pub(super) fn register(v: &[u8; 64]) -> __m512i {
     // SAFETY: 64 bytes are read from an array of 64.
     unsafe { _mm512_loadu_si512(v.as_ptr().cast()) }
 }
@@ -204,21 +237,30 @@ fn load_all<const N: usize>(b: &[u8; N], at: usize) -> __m512i {
     unsafe { _mm512_loadu_si512(b.as_ptr().add(at).cast()) }
 }
 
-/// Entries of a grid, of two blocks or two halves of one; bits of codes above its length count for nothing.
+/// Entries of a grid, of two blocks or two halves of one.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-fn look_up<const N: usize>(grid: &Split<N>, [codes, upper]: Codes) -> [__m512i; 2] {
-    const { assert!(N.is_power_of_two() && N >= 256 && N <= 1024) };
+fn look_up<const N: usize>(grid: &Split<N>, codes: Codes) -> [__m512i; 2] {
+    let [lower, upper] = find(grid, codes);
+    [_mm512_unpacklo_epi8(lower, upper), _mm512_unpackhi_epi8(lower, upper)]
+}
+
+/// Lower bytes of a grid's entries, and upper ones; bits of codes above its length count for nothing.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+pub(super) fn find<const N: usize>(grid: &Split<N>, [codes, upper]: Codes) -> [__m512i; 2] {
+    const { assert!(N.is_power_of_two() && N >= 256 && N <= 2048) };
     // Seven bits count in two registers, and the next are the branches of a tree.
     let branches = [
         _mm512_movepi8_mask(codes),
         _mm512_test_epi8_mask(upper, _mm512_set1_epi8(1)),
         _mm512_test_epi8_mask(upper, _mm512_set1_epi8(2)),
+        _mm512_test_epi8_mask(upper, _mm512_set1_epi8(4)),
     ];
     let mut bytes = [codes; 2];
     for (bytes, half) in bytes.iter_mut().zip(grid) {
         let parts = half.as_chunks::<64>().0;
-        let mut found = [codes; 8];
+        let mut found = [codes; 16];
         for i in 0..N / 128 {
             found[i] = _mm512_permutex2var_epi8(register(&parts[2 * i]), codes, register(&parts[2 * i + 1]));
         }
@@ -231,7 +273,7 @@ fn look_up<const N: usize>(grid: &Split<N>, [codes, upper]: Codes) -> [__m512i; 
         }
         *bytes = found[0];
     }
-    [_mm512_unpacklo_epi8(bytes[0], bytes[1]), _mm512_unpackhi_epi8(bytes[0], bytes[1])]
+    bytes
 }
 
 /// Writes a block of eights in turned order: entries of two bits a level, and a sign for each code.

@@ -97,6 +97,7 @@ fn codes<const F: u8, const N: usize>(b: &[u8; N], j: usize) -> __m512i {
             let low = _mm512_and_si512(low, _mm512_set1_epi8(15));
             _mm512_or_si512(low, _mm512_slli_epi16::<4>(bits(load(b, 128 + 32 * n), 2 * i, 2, 3)))
         }
+        codes::TQ2 => bits(load(b, 32 * n), 2 * i, 2, 3),
         codes::CODED => {
             assert!(64 * j + 64 <= N);
             // SAFETY: the 64 bytes are inside the array.

@@ -6,6 +6,7 @@
 //! for few are read 64 codes at a time, or as AVX2 with VNNI reads them. Dense rows for many tokens take sixteen rows at once.
 
 pub(super) mod book;
+mod book_stream;
 pub(super) mod columns;
 mod dense;
 mod few;
@@ -31,7 +32,8 @@ pub(super) fn laid_from(kernel: Kernel) -> usize {
         Kernel::Packed(Packed::Iq4Xs) => 4,
         Kernel::Packed(Packed::Q2K | Packed::Q4K) => 6,
         Kernel::Packed(Packed::Q3K) => 7,
-        Kernel::Packed(Packed::Q5K | Packed::Iq4Nl | Packed::Nvfp4 | Packed::Coded) | Kernel::Coded(_) => 8,
+        Kernel::Packed(Packed::Q5K | Packed::Iq4Nl | Packed::Nvfp4 | Packed::Tq2 | Packed::Coded)
+        | Kernel::Coded(_) => 8,
         Kernel::Packed(Packed::Q8_0) => 12,
         Kernel::Packed(Packed::Q6K) => 20,
         Kernel::Packed(Packed::Q4_0 | Packed::Mxfp4) => 24,
@@ -66,7 +68,7 @@ pub(super) fn stripe(job: &Job<'_>, out: &mut Stripe<'_>) {
             return avx2::stripe::<{ vnni::NONE }>(job, out);
         }
         Kernel::Tiled => return crate::linear::scalar::stripe(job, out), // AMX has them, and its twin
-        Kernel::Coded(_) => return,                                      // is unpacked before
+        Kernel::Coded(book) => return book_stream::stripe(job, book, out), // others are unpacked before
         Kernel::Decoded | Kernel::Float8 => {
             return dense_many(job, Dense::F32, out, |r, row| job.decode_row(r, row));
         }
@@ -89,6 +91,7 @@ pub(super) fn stripe(job: &Job<'_>, out: &mut Stripe<'_>) {
         Packed::Q5K => packed::<{ codes::Q5_K }, 176>(job, format, out),
         Packed::Q6K => packed::<{ codes::Q6_K }, 210>(job, format, out),
         Packed::Iq4Xs => packed::<{ codes::IQ4_XS }, 136>(job, format, out),
+        Packed::Tq2 => packed::<{ codes::TQ2 }, 66>(job, format, out),
         Packed::Coded => packed::<{ codes::CODED }, CODED>(job, format, out),
     }
 }

@@ -46,8 +46,8 @@ impl Scaling {
 /// one alone may not be.
 pub(in crate::simd) const fn exact(f: u8) -> usize {
     match f {
-        // 3 · 15 and 4 · 32 times 127 · 256.
-        codes::Q2_K | codes::Q3_K => 16,
+        // 3 · 15, 4 · 32 and 2 times 127 · 256.
+        codes::Q2_K | codes::Q3_K | codes::TQ2 => 16,
         // 15 · 63 times 127 · 128.
         codes::Q4_K => 4,
         _ => 0,

@@ -114,6 +114,7 @@ pub(in crate::simd) fn quad<const F: u8, const N: usize>(b: &Block<N>, p: usize,
             let high = bits(word(b, first + 2), 2 * j + 28, 48);
             join(_mm512_srlv_epi32(low, _mm512_set1_epi32(4 * (j / 2) as i32)), high, 15)
         }
+        codes::TQ2 => bits(word(b, 8 * n + 4 * h + i), 2 * j, 3),
         codes::CODED => word(b, 4 * p + i),
         _ => look_up::<F>(&IQ4_LEVELS, bits(word(b, 2 + 4 * p + i % 4), 4 * (i / 4), 15)),
     }
@@ -156,6 +157,7 @@ impl Scales {
                 mins[0] = bits(b, 0, 63);
                 mins[1] = _mm512_or_si512(bits(c, 4, 15), bits(b, 2, 48));
             }
+            codes::TQ2 => scales = [_mm512_set1_epi8(1); 4],
             codes::Q6_K | codes::CODED => {
                 let first = if F == codes::CODED { SCALES / 4 } else { 0 };
                 for i in 0..4 {

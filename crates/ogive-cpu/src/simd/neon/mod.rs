@@ -83,6 +83,7 @@ pub(super) fn stripe<D: Dot>(d: D, job: &Job<'_>, out: &mut Stripe<'_>) {
             Packed::Q5K => packed::<D, { f::Q5_K }, 176>(d, job, format, out),
             Packed::Q6K => packed::<D, { f::Q6_K }, 210>(d, job, format, out),
             Packed::Iq4Xs => packed::<D, { f::IQ4_XS }, 136>(d, job, format, out),
+            Packed::Tq2 => packed::<D, { f::TQ2 }, 66>(d, job, format, out),
             Packed::Coded => packed::<D, { f::CODED }, CODED>(d, job, format, out),
         },
     }

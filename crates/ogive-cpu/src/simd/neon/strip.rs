@@ -22,6 +22,7 @@ pub(super) const fn raise(format: u8) -> i8 {
         f::Q5_0 => 16,
         f::Q3_K => 4,
         f::Q6_K => 32,
+        f::TQ2 => 1,
         f::CODED => RAISE as i8,
         _ => 0,
     }
@@ -127,6 +128,7 @@ pub(super) fn quad<const F: u8, const N: usize>(b: &Block<N>, p: usize, i: usize
             let high = bits(word(first + 2), 4 - pair, 48);
             join(shift(word(first + j % 2), -4 * (j / 2).cast_signed()), high, 15)
         }
+        f::TQ2 => bits(word(8 * n + 4 * h + i), -pair, 3),
         f::CODED => word(4 * p + i),
         _ => look_up(&IQ4_LEVELS, bits(word(2 + 4 * p + i % 4), -4 * (i / 4).cast_signed(), 15)),
     };
@@ -170,6 +172,7 @@ impl Scales {
                 mins[0] = bits(b, 0, 63);
                 mins[1] = vorrq_u8(shift(c, -4), bits(b, -2, 48));
             }
+            f::TQ2 => scales = [vdupq_n_u8(1); 4],
             f::Q6_K | f::CODED => {
                 let first = if F == f::CODED { SCALES / 4 } else { 0 };
                 for i in 0..4 {
