@@ -5,7 +5,7 @@ multiple of 32, windows and trained contexts are shorter than the longer prompt.
 setting, some model here sets.
 """
 
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForSequenceClassification
 from transformers.modeling_utils import no_init_weights
 
 import gemma3n
@@ -590,9 +590,32 @@ ENCODERS = {
             type_vocab_size=2, layer_norm_epsilon=1e-3, rotary_emb_base=1000, pad_token_id=0,
         ),
     ),
+    "xlm-roberta": (
+        "xlm-roberta",
+        dict(
+            vocab_size=VOCAB, hidden_size=48, intermediate_size=56, num_hidden_layers=2, num_attention_heads=3,
+            max_position_embeddings=45, type_vocab_size=1, layer_norm_eps=1e-3, pad_token_id=1,
+        ),
+    ),
+    # These rank texts.
+    "bert-reranker": (
+        "bert",
+        dict(
+            vocab_size=VOCAB, hidden_size=48, intermediate_size=56, num_hidden_layers=1, num_attention_heads=3,
+            max_position_embeddings=52, type_vocab_size=2, layer_norm_eps=1e-3, pad_token_id=0, num_labels=1,
+        ),
+    ),
+    "roberta-reranker": (
+        "roberta",
+        dict(
+            vocab_size=270, hidden_size=48, intermediate_size=56, num_hidden_layers=1, num_attention_heads=3,
+            max_position_embeddings=64, type_vocab_size=1, layer_norm_eps=1e-3, pad_token_id=1, num_labels=1,
+        ),
+    ),
 }
-# How sentence-transformers is told to pool; the other architecture has its usual mean.
-POOLING = {"bert": "cls_token", "nomic-bert": "mean_tokens"}
+RERANKERS = ["bert-reranker", "roberta-reranker"]
+# How sentence-transformers is told to pool.
+POOLING = {"bert": "cls_token", "nomic-bert": "mean_tokens", "xlm-roberta": "cls_token"}
 
 
 # Models that also see, `-vision` behind the names of what they are in `vision.py`.
@@ -615,6 +638,8 @@ def build(name):
     if name in ENCODERS:
         model_type, settings = ENCODERS[name]
         config = AutoConfig.for_model(model_type, **settings)
+        if name in RERANKERS:
+            return AutoModelForSequenceClassification.from_config(config, attn_implementation="eager").eval()
         return AutoModel.from_config(config, add_pooling_layer=False, attn_implementation="eager").eval()
     model_type, settings = ARCHITECTURES[name]
     if model_type.startswith("qwen3_5"):

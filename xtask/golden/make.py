@@ -30,9 +30,10 @@ import torch
 import transformers
 from safetensors.torch import save_file
 
+import pieces
 import texts
 import vision
-from architectures import ARCHITECTURES, ENCODERS, LENGTHS, POOLING, SALT, SEEING, VOCAB, build, folder
+from architectures import ARCHITECTURES, ENCODERS, LENGTHS, POOLING, RERANKERS, SALT, SEEING, VOCAB, build, folder
 
 torch.set_num_threads(1)
 torch.backends.mkldnn.enabled = False
@@ -104,16 +105,23 @@ def make(name, out):
     cases = []
     for case, length in LENGTHS.items():
         ids = generator.integers(0, getattr(model, "tokens", VOCAB), size=length).tolist()
+        if "roberta" in name:
+            # Positions of tokens that fill up batches are not counted.
+            ids = [0 if i == 1 else i for i in ids]
         with torch.no_grad():
-            got = model(torch.tensor([ids]), output_hidden_states=True, use_cache=False)
+            cached = {} if name in RERANKERS else dict(use_cache=False)
+            got = model(torch.tensor([ids]), output_hidden_states=True, **cached)
         cases.append(dict(name=case, ids=ids))
-        for what, value in [("logits", getattr(got, "logits", None)), ("hidden", got.hidden_states[-1])]:
+        logits = None if name in RERANKERS else getattr(got, "logits", None)
+        for what, value in [("logits", logits), ("hidden", got.hidden_states[-1])]:
             if value is not None:
                 cases[-1][what] = f"{what}_{case}.npy"
                 numpy.save(out / cases[-1][what], value[0].numpy())
     golden = dict(cases=cases)
-    if name in ENCODERS:
-        golden["texts"] = encode(model, POOLING[name], out)
+    if name in RERANKERS:
+        golden["pairs"] = rank(model, vocabulary(name, out))
+    elif name in ENCODERS:
+        golden["texts"] = encode(model, name, out)
     save(model, golden, name, seed, out)
 
 
@@ -138,14 +146,36 @@ def save(model, golden, name, seed, out):
         sys.exit(f"{name}: more than 300 KB, which is what the repository takes")
 
 
-def encode(model, pooling, out):
-    """An encoder's vocabulary, and its texts as ids and as vectors of length 1, by sentence-transformers' formulas. Of a text
-    that does not fit, the vector is that of its beginning."""
-    write(out / "tokenizer.json", texts.tokenizer(VOCAB))
-    write(out / "tokenizer_config.json", texts.TOKENIZER_CONFIG)
-    tokenizer = tokenizers.Tokenizer.from_file(str(out / "tokenizer.json"))
-    all_ids = [tokenizer.encode(text).ids for text in texts.TEXTS]
+def vocabulary(name, out):
+    """An encoder's vocabulary, and the tokenizer that it is."""
+    usual = texts.tokenizer(VOCAB), texts.TOKENIZER_CONFIG
+    tokenizer, config = pieces.VOCABULARIES.get(name.removesuffix("-reranker"), usual)
+    write(out / "tokenizer.json", tokenizer)
+    write(out / "tokenizer_config.json", config)
+    return tokenizers.Tokenizer.from_file(str(out / "tokenizer.json"))
+
+
+def rank(model, tokenizer):
+    """What a question is answered with: texts, and with it their ids, types and logits."""
+    pairs = [tokenizer.encode(pieces.QUERY, document) for document in pieces.DOCUMENTS]
+    scores = []
+    for pair in pairs:
+        ids, types = torch.tensor([pair.ids]), torch.tensor([pair.type_ids])
+        with torch.no_grad():
+            scores += model(ids, token_type_ids=types).logits[0].tolist()
+    encoded = dict(ids=[pair.ids for pair in pairs], types=[pair.type_ids for pair in pairs])
+    return dict(query=pieces.QUERY, documents=pieces.DOCUMENTS, scores=scores, **encoded)
+
+
+def encode(model, name, out):
+    """An encoder's texts as ids and as vectors of length 1, by sentence-transformers' formulas. Of a text that does not fit, the vector is
+    that of its beginning."""
+    tokenizer, pooling, xlm = vocabulary(name, out), POOLING[name], name == "xlm-roberta"
+    own = pieces.TEXTS if xlm else texts.TEXTS
+    all_ids = [tokenizer.encode(text).ids for text in own]
     most = getattr(model.config, "max_trained_positions", None) or model.config.max_position_embeddings
+    # Positions are counted from behind the one of padding.
+    most -= model.config.pad_token_id + 1 if xlm else 0
     vectors = []
     for ids in all_ids:
         kept = ids if len(ids) <= most else ids[: most - 1] + ids[-1:]
@@ -158,7 +188,7 @@ def encode(model, pooling, out):
     write(out / "modules.json", modules)
     (out / "1_Pooling").mkdir(exist_ok=True)
     write(out / "1_Pooling/config.json", settings)
-    return dict(of=texts.TEXTS, ids=all_ids, vectors="vectors.npy")
+    return dict(of=own, ids=all_ids, vectors="vectors.npy")
 
 
 def write(path, value):

@@ -6,7 +6,7 @@
 
 use crate::Limits;
 use crate::backend::{Backend, Batch, BlockTable, Cache};
-use crate::nn::{self, Model, Step};
+use crate::nn::{self, Model, Pooling, Step};
 use crate::tensor::{Error, F32, Format, Result};
 use ndarray::Array2;
 use std::ops::Range;
@@ -14,29 +14,14 @@ use std::ops::Range;
 /// Texts in one step at most: each takes pages of its own, which a step of one-token texts would waste.
 const TEXTS: usize = 64;
 
-/// Which of a text's hidden states its vector is made of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Pooling {
-    /// The mean of all.
-    #[default]
-    Mean,
-    /// The first token's: BERT's `[CLS]`.
-    Cls,
-    /// The last token's, the only one that has seen the whole text in a model that looks back.
-    Last,
-}
-
-impl Pooling {
-    /// The rows of a text of so many tokens that are wanted if the first so many are left out. A mean wants all, to know how wide
-    /// they are where none is left.
-    fn rows(self, tokens: usize, left_out: usize) -> Range<usize> {
-        let first = if left_out < tokens { left_out } else { 0 };
-        match self {
-            Self::Mean => 0..tokens,
-            Self::Cls => first..first + 1,
-            Self::Last => tokens.saturating_sub(1)..tokens,
-        }
+/// The rows of a text of so many tokens that are wanted if the first so many are left out. A mean wants all, to know how wide
+/// they are where none is left.
+pub(crate) fn rows_of(pooling: Pooling, tokens: usize, left_out: usize) -> Range<usize> {
+    let first = if left_out < tokens { left_out } else { 0 };
+    match pooling {
+        Pooling::Cls => first..first + 1,
+        Pooling::Last => tokens.saturating_sub(1)..tokens,
+        _ => 0..tokens,
     }
 }
 
@@ -94,9 +79,12 @@ pub fn embed_after<T: AsRef<[u32]>>(
     let left_out = |i| left_out.get(i).copied().unwrap_or(0);
     let skip = |i| if how.pooling == Pooling::Mean { left_out(i) } else { 0 };
     let mut pools: Vec<Pool> = (0..texts.len()).map(|i| Pool { skip: skip(i), ..Pool::default() }).collect();
-    let rows = |(i, text): (usize, &T)| how.pooling.rows(text.as_ref().len(), left_out(i));
-    let rows: Vec<_> = texts.iter().enumerate().map(rows).collect();
-    each_row(b, model, texts, &rows, how, &mut |i, row| pools[i].add(row))?;
+    let rows = |(i, text): (usize, &T)| rows_of(how.pooling, text.as_ref().len(), left_out(i));
+    let texts = Texts::new(texts, texts.iter().enumerate().map(rows).collect());
+    each_row(b, model, &texts, how, &mut |_, states, _| {
+        states.iter().for_each(|(i, row)| pools[*i].add(row));
+        Ok(())
+    })?;
     let vectors = pools.into_iter().map(|pool| pool.finish(how)).collect::<Result<Vec<_>>>()?;
     matrix(vectors)
 }
@@ -114,36 +102,52 @@ pub fn embed_tokens<T: AsRef<[u32]>>(
     how: &Embed,
 ) -> Result<Vec<Array2<f32>>> {
     let mut all: Vec<Vec<Vec<f32>>> = texts.iter().map(|_| Vec::new()).collect();
-    let mut failed = Ok(());
-    let rows: Vec<_> = texts.iter().map(|text| 0..text.as_ref().len()).collect();
-    each_row(b, model, texts, &rows, how, &mut |i, row| {
-        let mut pool = Pool::default();
-        pool.add(row);
-        match pool.finish(how) {
-            Ok(row) => all[i].push(row),
-            Err(e) => failed = Err(e),
-        }
+    let texts = Texts::new(texts, texts.iter().map(|text| 0..text.as_ref().len()).collect());
+    each_row(b, model, &texts, how, &mut |_, states, _| {
+        states.iter().try_for_each(|(i, row)| {
+            let mut pool = Pool::default();
+            pool.add(row);
+            all[*i].push(pool.finish(how)?);
+            Ok(())
+        })
     })?;
-    failed?;
     all.into_iter().map(matrix).collect()
 }
 
 /// Rows of one length below each other.
-fn matrix(rows: Vec<Vec<f32>>) -> Result<Array2<f32>> {
+pub(crate) fn matrix(rows: Vec<Vec<f32>>) -> Result<Array2<f32>> {
     let shape = (rows.len(), rows.first().map_or(0, Vec::len));
     Array2::from_shape_vec(shape, rows.concat()).map_err(|e| Error::other("embed", e))
 }
 
-/// Hands on the states of so many `rows` of each text: which text, and its rows in order.
-fn each_row<T: AsRef<[u32]>>(
+/// Texts and what is wanted of them.
+pub(crate) struct Texts<'a> {
+    pub(crate) ids: Vec<&'a [u32]>,
+    /// The type of each token, or none where all are of type 0.
+    pub(crate) types: Vec<&'a [u32]>,
+    /// The rows of each whose states are handed on.
+    pub(crate) rows: Vec<Range<usize>>,
+}
+
+impl<'a> Texts<'a> {
+    fn new<T: AsRef<[u32]>>(texts: &'a [T], rows: Vec<Range<usize>>) -> Self {
+        Self { ids: texts.iter().map(AsRef::as_ref).collect(), types: vec![&[]; texts.len()], rows }
+    }
+}
+
+/// Who is handed states: the texts that share steps; of which text each row is, in order; and, when all of these texts were handed on, their
+/// last step.
+pub(crate) type Take<'t> = dyn FnMut(Range<usize>, &[(usize, &[f32])], Option<&Step<'_>>) -> Result<()> + 't;
+
+/// Hands on the states of the wanted rows of each text.
+pub(crate) fn each_row(
     b: &dyn Backend,
     model: &dyn Model,
-    texts: &[T],
-    rows: &[Range<usize>],
+    texts: &Texts<'_>,
     how: &Embed,
-    take: &mut dyn FnMut(usize, &[f32]),
+    take: &mut Take<'_>,
 ) -> Result<()> {
-    let texts: Vec<&[u32]> = texts.iter().map(AsRef::as_ref).collect();
+    let Texts { ids: texts, types, rows } = texts;
     if let Some(i) = texts.iter().position(|t| t.is_empty()) {
         return Err(Error::invalid("embed", format!("text {i} has no tokens")));
     }
@@ -151,7 +155,7 @@ fn each_row<T: AsRef<[u32]>>(
         return Err(Error::invalid("embed", "steps need at least one row"));
     }
     let Some(longest) = texts.iter().map(|t| t.len()).max() else { return Ok(()) };
-    let groups = groups(&texts, how.chunk);
+    let groups = groups(texts, how.chunk);
     let most = groups.iter().map(Range::len).max().unwrap_or(1);
     let limits =
         Limits::new(longest).sequences(most).step_tokens(how.chunk.max(longest)).element(how.element);
@@ -169,10 +173,11 @@ fn each_row<T: AsRef<[u32]>>(
             first += n as u32;
             vec![BlockTable { first: 0, blocks }; tables]
         });
-        let own = texts[group.clone()].iter().copied().zip(&rows[group.clone()]).zip(blocks);
-        let members: Vec<_> =
-            own.map(|((text, rows), tables)| Member { text, rows: rows.clone(), tables }).collect();
-        run(b, model, &cache, &members, how.chunk, &mut |i, row| take(group.start + i, row))?;
+        let own = group.clone().zip(blocks);
+        let members: Vec<_> = own
+            .map(|(i, tables)| Member { text: texts[i], types: types[i], rows: rows[i].clone(), tables })
+            .collect();
+        run(b, model, &cache, &members, group, how.chunk, take)?;
     }
     Ok(())
 }
@@ -197,6 +202,7 @@ fn groups(texts: &[&[u32]], rows: usize) -> Vec<Range<usize>> {
 /// A text of a group.
 struct Member<'a> {
     text: &'a [u32],
+    types: &'a [u32],
     /// Those of its rows that are handed on.
     rows: Range<usize>,
     tables: Vec<BlockTable>,
@@ -208,8 +214,9 @@ fn run(
     model: &dyn Model,
     cache: &Cache,
     members: &[Member<'_>],
+    group: Range<usize>,
     chunk: usize,
-    take: &mut dyn FnMut(usize, &[f32]),
+    take: &mut Take<'_>,
 ) -> Result<()> {
     let longest = members.iter().map(|m| m.text.len()).max().unwrap_or(0);
     // A text that looks ahead must be in one step, and several texts always are.
@@ -217,11 +224,13 @@ fn run(
     let mut past = 0;
     while past < longest {
         let (mut batch, mut wanted) = (Batch::default(), Vec::new());
-        for (i, Member { text, rows, tables }) in members.iter().enumerate() {
+        for (i, Member { text, types, rows, tables }) in members.iter().enumerate() {
             let part = &text[past..text.len().min(past + chunk)];
             let (start, slots) = (batch.tokens.len(), [2 * i as u32, 2 * i as u32 + 1]);
             let turned = (past / chunk).is_multiple_of(2);
             batch.push(part, past, tables.clone(), if turned { slots } else { [slots[1], slots[0]] });
+            let kinds = types.iter().skip(past).take(part.len());
+            batch.types.iter_mut().skip(start).zip(kinds).for_each(|(to, kind)| *to = *kind);
             let here = |row: usize| row.clamp(past, past + part.len()) - past;
             let here = here(rows.start)..here(rows.end);
             wanted.push(here.len());
@@ -233,22 +242,23 @@ fn run(
         nn::prepare(b, cache, &plan)?;
         let hidden = model.hidden(&step)?;
         past += chunk;
-        if none {
-            continue;
-        }
-        let hidden = b.outputs(&hidden, &plan)?;
-        let (values, dim) = (b.download(&hidden)?, hidden.shape().cols().max(1));
-        let mut each = values.chunks_exact(dim);
-        for (i, n) in wanted.into_iter().enumerate() {
-            each.by_ref().take(n).for_each(|row| take(i, row));
-        }
+        let (values, dim) = match none {
+            true => (Vec::new(), 1),
+            false => {
+                let hidden = b.outputs(&hidden, &plan)?;
+                (b.download(&hidden)?, hidden.shape().cols().max(1))
+            }
+        };
+        let whose = wanted.into_iter().zip(group.clone()).flat_map(|(n, i)| std::iter::repeat_n(i, n));
+        let states: Vec<(usize, &[f32])> = whose.zip(values.chunks_exact(dim)).collect();
+        take(group.clone(), &states, (past >= longest).then_some(&step))?;
     }
     Ok(())
 }
 
 /// A sum of rows.
 #[derive(Debug, Default)]
-struct Pool {
+pub(crate) struct Pool {
     sum: Vec<f64>,
     rows: usize,
     /// Rows that are still to be left out.
@@ -256,7 +266,7 @@ struct Pool {
 }
 
 impl Pool {
-    fn add(&mut self, row: &[f32]) {
+    pub(crate) fn add(&mut self, row: &[f32]) {
         self.sum.resize(row.len(), 0.0);
         if let Some(left) = self.skip.checked_sub(1) {
             self.skip = left;
@@ -267,7 +277,7 @@ impl Pool {
     }
 
     /// The mean, cut and of length 1 if so asked; a vector of zeros stays one.
-    fn finish(mut self, how: &Embed) -> Result<Vec<f32>> {
+    pub(crate) fn finish(mut self, how: &Embed) -> Result<Vec<f32>> {
         let own = self.sum.len();
         let dimensions = how.dimensions.unwrap_or(own);
         if dimensions > own || dimensions == 0 {
@@ -297,9 +307,12 @@ mod tests {
 
     #[test]
     fn a_pooling_wants_rows_that_are_there() {
-        assert_eq!([0, 2, 3, 9].map(|left_out| Pooling::Cls.rows(3, left_out)), [0..1, 2..3, 0..1, 0..1]);
-        assert_eq!([0, 2, 3, 9].map(|left_out| Pooling::Last.rows(3, left_out)), [2..3, 2..3, 2..3, 2..3]);
-        assert_eq!([0, 9].map(|left_out| Pooling::Mean.rows(3, left_out)), [0..3, 0..3]);
+        assert_eq!([0, 2, 3, 9].map(|left_out| rows_of(Pooling::Cls, 3, left_out)), [0..1, 2..3, 0..1, 0..1]);
+        assert_eq!(
+            [0, 2, 3, 9].map(|left_out| rows_of(Pooling::Last, 3, left_out)),
+            [2..3, 2..3, 2..3, 2..3]
+        );
+        assert_eq!([0, 9].map(|left_out| rows_of(Pooling::Mean, 3, left_out)), [0..3, 0..3]);
     }
 
     #[test]

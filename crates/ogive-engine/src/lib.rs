@@ -41,6 +41,7 @@
 //! ```
 
 mod ahead;
+mod classify;
 mod compute;
 mod digest;
 mod draft;
@@ -56,13 +57,15 @@ mod schedule;
 mod session;
 mod speculate;
 
+pub use classify::classify;
 pub use digest::Digest;
 pub use draft::{Asked, Draft, DraftModel, Lookup};
-pub use embed::{Embed, Pooling, embed, embed_after, embed_tokens};
+pub use embed::{Embed, embed, embed_after, embed_tokens};
 pub use engine::{Engine, Stats};
 pub use evaluate::{Evaluate, evaluate, score};
 pub use inputs::Placed;
 pub use limits::Limits;
+pub use nn::Pooling;
 pub use ogive_nn::{self as nn, backend, tensor};
 pub use ogive_sampler as sampler;
 pub use request::{Event, Finish, Request, SeqId};

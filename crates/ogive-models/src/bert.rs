@@ -1,7 +1,8 @@
-//! BERT (Devlin et al. 2018, <https://arxiv.org/abs/1810.04805>) and what is built like it: all-MiniLM, bge, e5, gte. Each
-//! token sees all of its text; a norm stands after each sum and not before each block; positions are learned.
+//! BERT (Devlin et al. 2018, <https://arxiv.org/abs/1810.04805>) and what is built like it: all-MiniLM, bge, e5, gte; and RoBERTa (Liu et al. 2019,
+//! <https://arxiv.org/abs/1907.11692>) with XLM-RoBERTa: bge-m3, multilingual-e5, arctic-embed. Each token sees all of its text; a norm stands
+//! after each sum and not before each block; positions are learned.
 //!
-//! The reference is transformers' `modeling_bert`, without the pooler and the heads for training, which the vectors of
+//! The references are transformers' `modeling_bert` and `modeling_xlm_roberta`, without the pooler and the heads for training, which the vectors of
 //! texts do not go through. Keys and values never enter a cache: a text is whole in its step, so they are attended to as
 //! they are, unrounded, and an encoder needs no pages. Nomic's BERT is this encoder with other parts in its blocks.
 
@@ -37,6 +38,20 @@ pub(crate) struct Block {
 /// If `is_decoder` is on, if positions are not absolute, or if fewer were learned than the context needs; else as
 /// [every `load`](crate#errors).
 pub fn load(c: &Config, file: &Loader<'_>) -> Result<Box<dyn Model>> {
+    read(c, file, "bert", 0)
+}
+
+/// Reads a RoBERTa, with or without `roberta.` before its names. Its first position stands behind that of padding, and a token of padding has none
+/// of its own here: texts are not filled up.
+///
+/// # Errors
+/// If `pad_token_id` is missing; else as [`load`].
+pub fn load_roberta(c: &Config, file: &Loader<'_>) -> Result<Box<dyn Model>> {
+    read(c, file, "roberta", c.usize("pad_token_id")?.saturating_add(1))
+}
+
+/// `unused`: positions that no token has, before the first.
+fn read(c: &Config, file: &Loader<'_>, name: &str, unused: usize) -> Result<Box<dyn Model>> {
     if c.bool_or("is_decoder", false)? {
         return Err(Error::unsupported(
             "config",
@@ -48,7 +63,7 @@ pub fn load(c: &Config, file: &Loader<'_>) -> Result<Box<dyn Model>> {
         let why = format!("`position_embedding_type` is `{kind}`; known is absolute");
         return Err(Error::unsupported("config", why));
     }
-    let root = file.at_or_here("bert", "embeddings.word_embeddings")?;
+    let root = file.at_or_here(name, "embeddings.word_embeddings")?;
     let (l, eps) = (root.at("embeddings"), c.f32_or("layer_norm_eps", 1e-12)?);
     let (dim, spec, act) =
         (c.usize("hidden_size")?, scores(c)?, activation(c, "hidden_act", Activation::Gelu)?);
@@ -70,7 +85,7 @@ pub fn load(c: &Config, file: &Loader<'_>) -> Result<Box<dyn Model>> {
     };
     Ok(Box::new(Encoder {
         tokens: l.embedding("word_embeddings")?,
-        positions: Some(l.positions("position_embeddings")?),
+        positions: Some(l.positions_behind("position_embeddings", unused)?),
         types: l.optional(l.embedding("token_type_embeddings"))?,
         norm: l.layer_norm("LayerNorm", eps)?,
         blocks: (0..c.usize("num_hidden_layers")?).map(block).collect::<Result<_>>()?,

@@ -30,6 +30,7 @@ pub mod arcee;
 pub mod bert;
 mod block;
 mod class;
+pub mod classified;
 pub mod cohere;
 mod decoder;
 pub mod deepseek;
@@ -88,6 +89,10 @@ pub fn registry() -> ogive_nn::Registry {
         .with("BertModel", bert::load)
         .with("BertForMaskedLM", bert::load)
         .with("BertForPreTraining", bert::load)
+        .with("BertForSequenceClassification", classified::load_bert)
+        .with("CamembertModel", bert::load_roberta)
+        .with("CamembertForMaskedLM", bert::load_roberta)
+        .with("CamembertForSequenceClassification", classified::load_roberta)
         .with("CohereForCausalLM", cohere::load)
         .with("Cohere2ForCausalLM", cohere::load_cohere2)
         .with("DeepseekV2ForCausalLM", deepseek::load_v2)
@@ -171,11 +176,17 @@ pub fn registry() -> ogive_nn::Registry {
         .with("Qwen3_5MoeForCausalLM", qwen3_next::load_qwen3_5)
         .with("Qwen3_5MoeTextModel", qwen3_next::load_qwen3_5)
         .with("Qwen3_5MoeForConditionalGeneration", qwen3_next::load_nested)
+        .with("RobertaModel", bert::load_roberta)
+        .with("RobertaForMaskedLM", bert::load_roberta)
+        .with("RobertaForSequenceClassification", classified::load_roberta)
         .with("SeedOssForCausalLM", seed_oss::load)
         .with("SmolLM3ForCausalLM", smollm3::load)
         .with("SmolVLMForConditionalGeneration", nested::load)
         .with("StableLmForCausalLM", stablelm::load)
         .with("Starcoder2ForCausalLM", starcoder2::load)
+        .with("XLMRobertaModel", bert::load_roberta)
+        .with("XLMRobertaForMaskedLM", bert::load_roberta)
+        .with("XLMRobertaForSequenceClassification", classified::load_roberta)
         .with_tower("Gemma3ForConditionalGeneration", vision::gemma3::load)
         .with_tower("Idefics3ForConditionalGeneration", vision::idefics3::load)
         .with_tower("InternVLForConditionalGeneration", vision::internvl::load)

@@ -1,9 +1,11 @@
 //! Encoders' own traits: whole texts or none, no logits and no engine, names of several kinds, settings that are refused.
 
+#![allow(clippy::print_stdout, reason = "figures are to be seen")]
+
 mod common;
 
 use common::*;
-use ogive_engine::{Engine, Limits};
+use ogive_engine::{Embed, Engine, Limits, Pooling, classify};
 use ogive_nn::backend::{Backend, Batch, CacheSpec};
 use ogive_nn::tensor::{Config, Result, Source};
 use ogive_nn::{Loader, Model, Step};
@@ -20,8 +22,8 @@ fn config(name: &str) -> Config {
 
 /// Loads the model of that name from `source`.
 fn build(name: &str, config: &Config, source: &dyn Source) -> Result<Box<dyn Model>> {
-    let class = if name == "bert" { "BertModel" } else { "NomicBertModel" };
-    ogive_models::registry().build(class, config, &Loader::new(source, &exact()))
+    let class = ogive_weights::open(folder(name)).unwrap().architecture;
+    ogive_models::registry().build(&class, config, &Loader::new(source, &exact()))
 }
 
 fn refusal(name: &str, change: impl FnOnce(&mut Config)) -> String {
@@ -49,6 +51,7 @@ fn the_first_checkpoints_names_are_read() {
         (!name.contains("LayerNorm.") || old != name).then_some(old)
     });
     reads("nomic-bert", |name| Some(name.strip_prefix("bert.")?.to_owned()));
+    reads("xlm-roberta", |name| Some(name.strip_prefix("roberta.")?.to_owned()));
 }
 
 #[test]
@@ -113,6 +116,21 @@ fn positions_end_where_they_were_learned() {
     load(43).unwrap();
     let e = load(44).unwrap_err().to_string();
     assert!(e.contains("has learned 43 positions, and a context of 44"), "{e}");
+    // RoBERTa's table has more rows: two that no token has.
+    let file = ogive_weights::open(folder("xlm-roberta")).unwrap();
+    assert_eq!(file.config.usize("max_position_embeddings").unwrap(), 43);
+    let load = |config: &Config, context| {
+        let loader = Loader::new(&*file.source, &b).for_context(context);
+        ogive_models::bert::load_roberta(config, &loader).map(|_| ()).map_err(|e| e.to_string())
+    };
+    load(&file.config, 43).unwrap();
+    let e = load(&file.config, 44).unwrap_err();
+    assert!(e.contains("has learned 43 positions"), "{e}");
+    let mut config = file.config.clone();
+    config.0["pad_token_id"] = 45.into();
+    assert!(load(&config, 8).unwrap_err().contains("rows 46..45"), "{:?}", load(&config, 8));
+    config.0["pad_token_id"] = serde_json::Value::Null;
+    assert!(load(&config, 8).unwrap_err().contains("pad_token_id"));
 }
 
 #[test]
@@ -159,4 +177,73 @@ fn what_is_not_known_is_refused_by_name() {
     }
     let e = refusal("bert", |c| c.0["hidden_size"] = 96.into());
     assert!(e.contains("48 outputs, where the configured heads need 96"), "{e}");
+}
+
+/// Ids and types.
+type Pair = (Vec<u32>, Vec<u32>);
+
+/// Ids and types of two texts as one, and what transformers scores them.
+fn pairs(name: &str) -> (Vec<Pair>, Vec<f32>) {
+    let golden = std::fs::read(folder(name).join("golden.json")).unwrap();
+    let golden: serde_json::Value = serde_json::from_slice(&golden).unwrap();
+    let all = |key: &str| -> Vec<Vec<u32>> { serde_json::from_value(golden["pairs"][key].clone()).unwrap() };
+    let scores = serde_json::from_value(golden["pairs"]["scores"].clone()).unwrap();
+    (all("ids").into_iter().zip(all("types")).collect(), scores)
+}
+
+const RERANKERS: [&str; 2] = ["bert-reranker", "roberta-reranker"];
+
+#[test]
+fn rerankers_score_as_transformers_does() {
+    for (backend, b) in exact_backends() {
+        for name in RERANKERS {
+            let (pairs, want) = pairs(name);
+            let model = load(&folder(name), &*b);
+            let got = classify(&*b, &*model, &pairs, &Embed::new(Pooling::Mean)).unwrap();
+            let error = got.iter().zip(&want).fold(0.0_f32, |most, (a, b)| most.max((a - b).abs()));
+            assert_eq!(got.dim(), (4, 1));
+            assert!(error < 2e-6, "{name} on {backend}: {error:.1e}");
+            println!("{name:20} {backend:8} {error:.1e}");
+        }
+    }
+}
+
+#[test]
+fn a_score_is_the_same_alone_and_types_count() {
+    let fast: Box<dyn Backend> = Box::new(ogive_cpu::CpuBackend::builder().build().unwrap());
+    for name in RERANKERS {
+        let (pairs, _) = pairs(name);
+        let model = load(&folder(name), &*fast);
+        let of = |pairs: &[Pair], chunk| {
+            let mut how = Embed::new(Pooling::Mean);
+            how.chunk = chunk;
+            classify(&*fast, &*model, pairs, &how).unwrap().into_raw_vec_and_offset().0
+        };
+        let all = of(&pairs, 512);
+        assert_eq!(of(&pairs, 20), all);
+        let alone: Vec<f32> = pairs.iter().flat_map(|pair| of(std::slice::from_ref(pair), 512)).collect();
+        assert_eq!(alone, all);
+        // Silence is type 0.
+        let untyped: Vec<_> = pairs.iter().map(|(ids, _)| (ids.clone(), vec![])).collect();
+        assert_eq!(of(&untyped, 512) == all, name != "bert-reranker");
+    }
+}
+
+#[test]
+fn classes_are_refused_where_there_are_none() {
+    let (b, how) = (exact(), Embed::new(Pooling::Mean));
+    let of = |name: &str, pair: Pair| {
+        classify(&b, &*load(&folder(name), &b), &[pair], &how).map(|_| ()).unwrap_err().to_string()
+    };
+    assert!(of("bert", (vec![2], vec![])).contains("no head for classes"));
+    assert!(of(RERANKERS[0], (vec![2], vec![0, 0])).contains("1 tokens and 2 types"));
+    assert!(of(RERANKERS[0], (vec![], vec![])).contains("no tokens"));
+    // One type is all that RoBERTa has.
+    let e = of(RERANKERS[1], (vec![2], vec![1]));
+    assert!(e.contains("segment 1 is outside a table of 1 rows"), "{e}");
+    let source = Renamed(ogive_weights::open(folder(RERANKERS[0])).unwrap().source, |name| {
+        (!name.starts_with("bert.pooler")).then(|| name.to_owned())
+    });
+    let e = build(RERANKERS[0], &config(RERANKERS[0]), &source).unwrap_err().to_string();
+    assert!(e.contains("no pooler before it"), "{e}");
 }

@@ -71,6 +71,7 @@
 
 mod alt_up;
 mod attention;
+mod classifier;
 mod delta_net;
 mod expert_factors;
 mod head_norm;
@@ -96,6 +97,7 @@ mod updates;
 
 pub use alt_up::{AltUp, AltUpEnds};
 pub use attention::{Attention, group_by_window, heads_of, spec_of};
+pub use classifier::{Classifier, Pooling};
 pub use delta_net::GatedDeltaNet;
 pub use latent::LatentAttention;
 pub use layers::{Embedding, LayerNorm, Linear, RmsNorm};
@@ -117,7 +119,7 @@ pub use tower::{Patches, Tower};
 
 use backend::{Cache, LayerCache};
 use std::fmt::Debug;
-use tensor::{Result, Tensor};
+use tensor::{Error, Result, Tensor};
 
 /// A model: weights and the order to use them in. It keeps no state between steps, so one model serves any number of
 /// sequences.
@@ -148,6 +150,18 @@ pub trait Model: Debug + Send + Sync {
     /// draws from them.
     fn causal(&self) -> bool {
         true
+    }
+    /// Which hidden states of a text its [`classes`](Self::classes) are read from, where the model has such: rerankers do, and others that
+    /// judge texts.
+    fn judges(&self) -> Option<Pooling> {
+        None
+    }
+    /// Scores of classes, from texts' pooled states. `[texts, dim] -> [texts, classes]`
+    ///
+    /// # Errors
+    /// If the model has no classes; else as [all operators](backend::Backend#errors).
+    fn classes(&self, _step: &Step<'_>, _pooled: Tensor) -> Result<Tensor> {
+        Err(Error::unsupported("model", "it has no head for classes of texts, as rerankers have one"))
     }
     /// The logits of the rows the step asks for. `[outputs, vocab]`
     ///

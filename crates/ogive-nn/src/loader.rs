@@ -424,14 +424,20 @@ impl<'a> Loader<'a> {
     /// # Errors
     /// If the [context](Self::context) that was asked for is longer than the table; else as [all that read](Self#errors).
     pub fn positions(&self, name: &str) -> Result<Embedding> {
+        self.positions_behind(name, 0)
+    }
+
+    /// The same of a table whose first `unused` rows no token has: RoBERTa counts from behind that of padding.
+    ///
+    /// # Errors
+    /// As [`positions`](Self::positions), and if it has no more rows.
+    pub fn positions_behind(&self, name: &str, unused: usize) -> Result<Embedding> {
         let host = self.host(name)?;
-        let places = host.shape[1];
-        if let Some(context) = self.context.filter(|c| *c > places) {
-            let why =
-                format!("the model has learned {places} positions, and a context of {context} was asked for");
-            return Err(Error::invalid(&host.name, why));
-        }
-        self.table(name, &host)
+        let (host, places) = (host.rows(unused..host.shape[1])?, host.shape[1].saturating_sub(unused));
+        let Some(context) = self.context.filter(|c| *c > places) else { return self.table(name, &host) };
+        let why =
+            format!("the model has learned {places} positions, and a context of {context} was asked for");
+        Err(Error::invalid(&host.name, why))
     }
 
     /// The output head as [`own_head`](Self::own_head) has it; the embedding where the file has no head.

@@ -11,7 +11,9 @@ use serde_json::{Map, Value, json};
 /// The defaults of `configuration_….py` for a class (`MixtralForCausalLM`, `MixtralModel`), by settings.
 fn defaults(class: &str) -> Vec<(&'static str, Value)> {
     let family =
-        ["ForCausalLM", "Model", "ForConditionalGeneration"].iter().find_map(|end| class.strip_suffix(end));
+        ["ForCausalLM", "Model", "ForConditionalGeneration", "ForMaskedLM", "ForSequenceClassification"]
+            .iter()
+            .find_map(|end| class.strip_suffix(end));
     match family.unwrap_or_default() {
         "Gemma" => vec![("num_key_value_heads", json!(16)), ("head_dim", json!(256))],
         "Gemma2" => vec![
@@ -30,6 +32,7 @@ fn defaults(class: &str) -> Vec<(&'static str, Value)> {
             ),
         ],
         "Arcee" | "HunYuanDenseV1" => vec![("rms_norm_eps", json!(1e-5))],
+        "Camembert" | "Roberta" | "XLMRoberta" => vec![("pad_token_id", json!(1))],
         "Cohere" => vec![
             ("logit_scale", json!(0.0625)),
             ("layer_norm_eps", json!(1e-5)),

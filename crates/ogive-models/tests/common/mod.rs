@@ -36,7 +36,8 @@ pub(crate) fn encoders() -> Vec<(String, PathBuf)> {
 }
 
 fn is_encoder(folder: &Path) -> bool {
-    folder.join("1_Pooling").is_dir()
+    // Decoders have no vocabulary of their own.
+    folder.join("tokenizer.json").is_file()
 }
 
 /// All of them, where `OGIVE_GOLDEN` says if it is set.

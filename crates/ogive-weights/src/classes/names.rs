@@ -17,7 +17,7 @@ pub(super) fn gemma(settings: &mut Map<String, Value>) {
 
 /// The context that a model was trained for, where `max_position_embeddings` is a smaller one: Command R has it as `model_max_length`, and the
 /// HunYuan that turn by an `alpha` say 32 Ki for 256 Ki tokens. So llama.cpp's converter has it. Where positions of Command R are stretched, it is
-/// by the other number.
+/// by the other number. RoBERTa and its kin say how many positions their tables have, of which those up to that of padding are no token's.
 pub(super) fn trained_context(class: &str, settings: &mut Map<String, Value>) {
     const KEY: &str = "max_position_embeddings";
     let scaling = settings.get("rope_scaling").filter(|v| !v.is_null());
@@ -29,6 +29,11 @@ pub(super) fn trained_context(class: &str, settings: &mut Map<String, Value>) {
         "HunYuanDenseV1ForCausalLM" | "HunYuanMoEV1ForCausalLM" => {
             let short = settings.get(KEY).is_some_and(|n| *n == 32 << 10) && scaling.is_some_and(by_alpha);
             short.then(|| json!(256 << 10))
+        }
+        _ if ["Camembert", "Roberta", "XLMRoberta"].iter().any(|kin| class.starts_with(kin)) => {
+            let padding = settings.get("pad_token_id").map_or(Some(1), Value::as_u64);
+            let table = settings.get(KEY).and_then(Value::as_u64);
+            table.zip(padding).map(|(table, padding)| json!(table.saturating_sub(padding.saturating_add(1))))
         }
         _ => None,
     };

@@ -1,5 +1,8 @@
 //! `bert` and `nomic-bert`: encoders, with norms after what they norm.
 //!
+//! A `bert` with word pieces and one of RoBERTa's kin are the same here: the converter cuts the positions off that no token has. One that judges
+//! texts is told by its head, as its header says no class.
+//!
 //! GGUF says nothing of the activations, as each graph of llama.cpp has its own; they are put in here. For BERT that is the
 //! error function's GELU, which its models learned with, and not the approximation that llama.cpp computes.
 
@@ -23,7 +26,14 @@ pub(super) fn bert() -> Translation {
         .rename("blk.{}.ffn_up", "encoder.layer.{}.intermediate.dense")
         .rename("blk.{}.ffn_down", "encoder.layer.{}.output.dense")
         .rename("blk.{}.layer_output_norm", "encoder.layer.{}.output.LayerNorm")
-        .settings(|header, settings| encoder(header, settings, "gelu"))
+        .rename("cls", "pooler.dense")
+        .rename("cls.output", "classifier")
+        .settings(|header, settings| {
+            if header.has_tensor("cls.output.weight") {
+                settings.insert("architectures".into(), json!(["BertForSequenceClassification"]));
+            }
+            encoder(header, settings, "gelu")
+        })
 }
 
 pub(super) fn nomic_bert() -> Translation {

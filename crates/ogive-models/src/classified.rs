@@ -1,0 +1,36 @@
+//! Encoders that judge texts: BERT's and RoBERTa's classes for sequences, among them the rerankers ms-marco-MiniLM and bge-reranker.
+//!
+//! The references are transformers' `BertForSequenceClassification` and `RobertaForSequenceClassification`. Both look at the first token, through
+//! a layer and a tanh, which the one calls a pooler and the other a part of its head.
+
+use crate::bert;
+use ogive_nn::backend::Activation;
+use ogive_nn::tensor::{Error, Result};
+use ogive_nn::{Classifier, Config, Loader, Model, Pooling};
+
+/// Reads a BERT with a head for classes, with or without `bert.` before its own names.
+///
+/// # Errors
+/// If the pooler is missing; else as [`bert::load`].
+pub fn load_bert(c: &Config, file: &Loader<'_>) -> Result<Box<dyn Model>> {
+    let root = file.at_or_here("bert", "embeddings.word_embeddings")?;
+    let pooler = root.optional(root.linear("pooler.dense"))?.ok_or_else(|| {
+        let why = "the file has a classifier and no pooler before it, as files by older converters of llama.cpp: its scores would \
+            be others than the model learned";
+        Error::unsupported("pooler.dense.weight", why)
+    })?;
+    let out = file.linear("classifier")?;
+    let model = bert::load(c, file)?;
+    Ok(Box::new(Classifier::new(model, Pooling::Cls, pooler, Activation::Tanh, out)))
+}
+
+/// Reads a RoBERTa, XLM-RoBERTa or CamemBERT with a head for classes.
+///
+/// # Errors
+/// As [`bert::load_roberta`].
+pub fn load_roberta(c: &Config, file: &Loader<'_>) -> Result<Box<dyn Model>> {
+    let l = file.at("classifier");
+    let (dense, out) = (l.linear("dense")?, l.linear("out_proj")?);
+    let model = bert::load_roberta(c, file)?;
+    Ok(Box::new(Classifier::new(model, Pooling::Cls, dense, Activation::Tanh, out)))
+}

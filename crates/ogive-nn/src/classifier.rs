@@ -1,0 +1,80 @@
+//! Models that judge texts and not what comes next: what of a text is looked at, and the layers behind it.
+//!
+//! A wrapper around a model and not a part of one: an architecture is the same with such a head and without it, so its file need not know of
+//! heads, and whoever has an encoder of their own has its classifiers too.
+
+use crate::backend::{Activation, LayerCache};
+use crate::tensor::{Result, Tensor};
+use crate::{Linear, Model, Step};
+
+/// Which of a text's hidden states its vector is made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Pooling {
+    /// The mean of all.
+    #[default]
+    Mean,
+    /// The first token's: BERT's `[CLS]`.
+    Cls,
+    /// The last token's, the only one that has seen the whole text in a model that looks back.
+    Last,
+}
+
+/// A model with a head for classes of texts: a layer, an activation, and a score for each class. Of one class, as rerankers have, the score says
+/// how well a text answers another.
+#[derive(Debug)]
+pub struct Classifier {
+    model: Box<dyn Model>,
+    pooling: Pooling,
+    dense: Linear,
+    activation: Activation,
+    out: Linear,
+}
+
+impl Classifier {
+    /// `model`, whose states are pooled so, with `dense` `[dim, dim]`, an activation and `out` `[classes, dim]` behind it.
+    pub fn new(
+        model: Box<dyn Model>,
+        pooling: Pooling,
+        dense: Linear,
+        activation: Activation,
+        out: Linear,
+    ) -> Self {
+        Self { model, pooling, dense, activation, out }
+    }
+}
+
+impl Model for Classifier {
+    fn cache_layout(&self) -> Vec<LayerCache> {
+        self.model.cache_layout()
+    }
+
+    fn hidden(&self, s: &Step<'_>) -> Result<Tensor> {
+        self.model.hidden(s)
+    }
+
+    fn head(&self, s: &Step<'_>, hidden: Tensor) -> Result<Tensor> {
+        self.model.head(s, hidden)
+    }
+
+    fn vocab(&self) -> Option<usize> {
+        self.model.vocab()
+    }
+
+    fn takes_vectors(&self) -> Option<usize> {
+        self.model.takes_vectors()
+    }
+
+    fn causal(&self) -> bool {
+        self.model.causal()
+    }
+
+    fn judges(&self) -> Option<Pooling> {
+        Some(self.pooling)
+    }
+
+    fn classes(&self, s: &Step<'_>, pooled: Tensor) -> Result<Tensor> {
+        let x = s.backend.activate(self.dense.forward(s, &pooled)?, self.activation)?; // [texts, dim]
+        self.out.forward(s, &x) // [texts, classes]
+    }
+}
