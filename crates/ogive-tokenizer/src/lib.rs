@@ -26,8 +26,8 @@
 //!
 //! - **GGUF** (`tokenizer.ggml.model`): `llama`, SentencePiece's BPE by scores with byte fallback; `gpt2`, byte-level BPE with
 //!   73 pre-tokenizers by name. An unknown name is an error that lists the known ones; a missing one is llama.cpp's `default`, with
-//!   a warning. No normalisation, as in llama.cpp. `bert`, word pieces with BERT's own normaliser.
-//!   `gemma4`, BPE of characters by ranks with byte fallback.
+//!   a warning. No normalisation, as in llama.cpp. `bert`, word pieces with BERT's own normaliser. `t5`, Unigram with SentencePiece's compiled
+//!   rules. `gemma4`, BPE of characters by ranks with byte fallback.
 //! - **tokenizer.json**: BPE, Unigram, WordPiece and WordLevel with the usual normalizers, pre-tokenizers, post-processors and
 //!   decoders. What is not understood is an error that names it, never left out. Without it, BERT's `vocab.txt`.
 //! - **Chat templates** ([`template`]), as transformers renders them, and the calls of [`tools`] that a model writes as its template
@@ -53,6 +53,8 @@ mod json;
 mod model;
 mod name;
 mod normalize;
+mod pair;
+mod precompiled;
 mod pretokenize;
 mod special;
 mod split;
@@ -62,6 +64,7 @@ pub mod template;
 mod tokenizer;
 pub mod tools;
 mod unicode;
+mod unigram;
 mod vocab;
 mod vocab_txt;
 

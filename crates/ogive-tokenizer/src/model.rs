@@ -1,7 +1,8 @@
-//! From a word to its tokens: one of our own two mergers, or a model of the `tokenizers` crate for all other vocabularies.
+//! From a word to its tokens: one of our own three, or a model of the `tokenizers` crate for all other vocabularies.
 
 use crate::bpe::Bpe;
 use crate::spm::Spm;
+use crate::unigram::Unigram;
 use crate::{Result, TokenizerError};
 use tokenizers::Model as _;
 use tokenizers::models::ModelWrapper;
@@ -10,6 +11,7 @@ use tokenizers::models::ModelWrapper;
 pub(crate) enum Model {
     Bpe(Box<Bpe>),
     Spm(Box<Spm>),
+    Unigram(Box<Unigram>),
     Wrapped(Box<ModelWrapper>),
 }
 
@@ -18,6 +20,7 @@ impl std::fmt::Debug for Model {
         match self {
             Self::Bpe(bpe) => bpe.fmt(f),
             Self::Spm(spm) => spm.fmt(f),
+            Self::Unigram(unigram) => unigram.fmt(f),
             // The crate prints whole vocabularies.
             Self::Wrapped(_) => f.write_str(self.name()),
         }
@@ -29,6 +32,7 @@ impl Model {
         match self {
             Self::Bpe(_) => "byte-level BPE",
             Self::Spm(_) => "SentencePiece BPE",
+            Self::Unigram(_) => "Unigram",
             Self::Wrapped(model) => match &**model {
                 ModelWrapper::BPE(_) => "BPE",
                 ModelWrapper::WordPiece(_) => "WordPiece",
@@ -43,6 +47,7 @@ impl Model {
         match self {
             Self::Bpe(bpe) => bpe.encode(word.as_bytes(), out),
             Self::Spm(spm) => spm.encode(word, out),
+            Self::Unigram(unigram) => unigram.encode(word, out),
             Self::Wrapped(model) => {
                 let tokenize =
                     |text: &str| model.tokenize(text).map_err(|e| TokenizerError::Model(e.to_string()));
@@ -68,6 +73,7 @@ impl Model {
         match self {
             Self::Bpe(bpe) => bpe.id(spelling),
             Self::Spm(spm) => spm.id(spelling.as_bytes()),
+            Self::Unigram(unigram) => unigram.id(spelling),
             Self::Wrapped(model) => model.token_to_id(spelling),
         }
     }

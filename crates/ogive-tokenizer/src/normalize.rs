@@ -2,9 +2,10 @@
 //!
 //! The common steps are our own. The `tokenizers` crate keeps, for every byte, where in the original it came from; nothing
 //! here asks for that, and without it a megabyte of text is a copy. The normal forms use that crate's tables, old as they are
-//! (Unicode 9): models saw text normalised by them. Its rarer steps are run by the crate itself. `Precompiled`
-//! (the tables of T5 and XLM-R) is refused: the crate indexes those tables unchecked, so a damaged file would panic.
+//! (Unicode 9): models saw text normalised by them. Its rarer steps are run by the crate itself, but for `Precompiled`
+//! (the tables of T5 and XLM-R): the crate indexes those tables unchecked, so a damaged file would panic.
 
+use crate::precompiled::Precompiled;
 use crate::split::pattern::Pattern;
 use crate::{Result, TokenizerError};
 use serde_json::Value;
@@ -33,12 +34,20 @@ pub(crate) enum Normalizer {
     Nfd,
     Nfkc,
     Nfkd,
+    /// SentencePiece's rules.
+    Precompiled(Precompiled),
+    /// SentencePiece's marks for spaces. Merged: one before each word and none elsewhere. Not merged: one for each space, and one more before
+    /// the first word if `prefix` says so, unless the text continues another.
+    Spaces {
+        merged: bool,
+        prefix: bool,
+    },
     /// A step of the `tokenizers` crate.
     Wrapped(Box<NormalizerWrapper>),
 }
 
-const KNOWN: &str =
-    "Sequence, Prepend, Replace, NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, BertNormalizer, Nmt";
+const KNOWN: &str = "Sequence, Prepend, Replace, NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, BertNormalizer, Nmt, \
+                     Precompiled";
 
 impl Normalizer {
     /// Reads the `normalizer` of a tokenizer.json; `Sequence` becomes a flat list.
@@ -72,6 +81,9 @@ impl Normalizer {
             "NFD" => steps.push(Self::Nfd),
             "NFKC" => steps.push(Self::Nfkc),
             "NFKD" => steps.push(Self::Nfkd),
+            "Precompiled" => {
+                steps.push(Self::Precompiled(Precompiled::from_base64(&field("precompiled_charsmap")?)?));
+            }
             "Lowercase" | "Strip" | "StripAccents" | "BertNormalizer" | "Nmt" => {
                 let wrapped = serde_json::from_value(json.clone());
                 steps.push(Self::Wrapped(wrapped.map_err(|e| TokenizerError::json("the normalizer", e))?));
@@ -113,6 +125,8 @@ impl Normalizer {
             Self::Nfd => Cow::Owned(text.nfd().map(|(c, _)| c).collect()),
             Self::Nfkc => Cow::Owned(text.nfkc().map(|(c, _)| c).collect()),
             Self::Nfkd => Cow::Owned(text.nfkd().map(|(c, _)| c).collect()),
+            Self::Precompiled(rules) => rules.apply(text),
+            Self::Spaces { merged, prefix } => Cow::Owned(marked(&text, *merged, *prefix && !continuing)),
             Self::Wrapped(step) => {
                 let mut s = NormalizedString::from(&*text);
                 step.normalize(&mut s).map_err(|e| TokenizerError::Model(e.to_string()))?;
@@ -120,6 +134,25 @@ impl Normalizer {
             }
         })
     }
+}
+
+/// Marks in place of spaces. Source: llama.cpp's `llm_tokenizer_ugm_session::normalize`.
+fn marked(text: &str, merged: bool, prefix: bool) -> String {
+    let mut out = String::with_capacity(text.len() + text.len() / 4 + SPACE_MARK.len());
+    for (i, word) in text.split(' ').enumerate() {
+        let began = text.starts_with(' ') || i > 0;
+        match merged {
+            true if !word.is_empty() && (prefix || began) => out.push_str(SPACE_MARK),
+            false if i > 0 => out.push_str(SPACE_MARK),
+            _ => {}
+        }
+        out.push_str(word);
+    }
+    // The first word is that of the first letter, wherever that stands.
+    if prefix && !merged && !text.trim_start_matches(' ').is_empty() {
+        out.insert_str(0, SPACE_MARK);
+    }
+    out
 }
 
 /// Runs all steps. `continuing`: something that is no text precedes, and no prefix belongs here.
@@ -154,9 +187,36 @@ mod tests {
     }
 
     #[test]
+    fn spaces_become_marks_as_a_file_says() {
+        let run = |text, merged, prefix, continuing| {
+            normalize(&[Normalizer::Spaces { merged, prefix }], text, continuing).unwrap().into_owned()
+        };
+        for (text, merged, kept, bare) in [
+            ("", "", "", ""),
+            ("  ", "", "▁▁", "▁▁"),
+            ("a  b ", "▁a▁b", "▁a▁▁b▁", "a▁▁b▁"),
+            (" a", "▁a", "▁▁a", "▁a"),
+        ] {
+            assert_eq!(
+                [run(text, true, true, false), run(text, false, true, false)],
+                [merged, kept],
+                "{text:?}"
+            );
+            assert_eq!(
+                [run(text, false, false, false), run(text, false, true, true)],
+                [bare, bare],
+                "{text:?}"
+            );
+        }
+        assert_eq!([run("a b", true, true, true), run(" a", true, true, true)], ["a▁b", "▁a"]);
+    }
+
+    #[test]
     fn what_is_not_understood_is_named() {
         for (json, word) in [
-            (json!({"type": "Precompiled", "precompiled_charsmap": ""}), "Precompiled"),
+            (json!({"type": "Precompiled"}), "precompiled_charsmap"),
+            (json!({"type": "Precompiled", "precompiled_charsmap": "AAA"}), "no Base64"),
+            (json!({"type": "Precompiled", "precompiled_charsmap": ""}), "ends early, after 0 bytes"),
             (json!({"type": "Replace", "pattern": {"String": ""}, "content": ""}), "pattern"),
             (json!({"type": "Prepend"}), "prepend"),
             (json!({}), "normalizer"),

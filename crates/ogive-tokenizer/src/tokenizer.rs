@@ -7,6 +7,7 @@
 use crate::added::{AddedTokens, Fragment};
 use crate::model::Model;
 use crate::normalize::{Normalizer, normalize};
+use crate::pair::Pair;
 use crate::pretokenize::{Step, words};
 use crate::special::SpecialTokens;
 use crate::stream::TextStream;
@@ -79,6 +80,8 @@ pub(crate) struct Parts {
     /// Added before and after a text.
     pub(crate) prefix: Vec<u32>,
     pub(crate) suffix: Vec<u32>,
+    /// How two texts are one.
+    pub(crate) pair: Option<Pair>,
     pub(crate) strip: Strip,
     /// A space that ends a token is shown only where another follows.
     pub(crate) holds_space: bool,
@@ -323,6 +326,12 @@ impl Tokenizer {
         [&self.0.prefix, &self.0.suffix]
     }
 
+    /// Two texts as one, for models that judge one by the other: their ids, without special tokens each, with what belongs around them, and
+    /// the type of every token (BERT's segments). `None` if the vocabulary does not say how.
+    pub fn pair(&self, first: &[u32], second: &[u32]) -> Option<(Vec<u32>, Vec<u32>)> {
+        self.0.pair.as_ref().map(|pair| pair.of(first, second))
+    }
+
     /// Whether [`EncodeOptions::add_special`] puts BOS before a text.
     pub fn add_bos(&self) -> bool {
         self.bos().is_some_and(|bos| self.0.prefix.contains(&bos))
@@ -331,6 +340,14 @@ impl Tokenizer {
     /// Whether [`EncodeOptions::add_special`] puts EOS after a text.
     pub fn add_eos(&self) -> bool {
         self.eos().is_some_and(|eos| self.0.suffix.contains(&eos))
+    }
+
+    /// SentencePiece's compiled rules of normalisation, where texts go through such, as a file has them (`precompiled_charsmap`).
+    pub fn compiled_rules(&self) -> Option<Vec<u8>> {
+        self.0.normalizers.iter().find_map(|step| match step {
+            Normalizer::Precompiled(rules) => Some(rules.bytes()),
+            _ => None,
+        })
     }
 
     /// Ids are below this.

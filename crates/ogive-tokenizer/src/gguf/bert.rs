@@ -8,6 +8,7 @@
 use super::{Rest, Table, bad, damaged, finish, table};
 use crate::model::Model;
 use crate::normalize::{Normalizer, SPACE_MARK};
+use crate::pair::Pair;
 use crate::pretokenize::Step;
 use crate::tokenizer::Strip;
 use crate::vocab::Vocab;
@@ -78,12 +79,14 @@ pub(super) fn bert(metadata: &Metadata) -> Result<Tokenizer> {
         bytes: Box::new([None; 256]),
         special,
         add_bos: true,
+        add_eos: true,
         strip: Strip::Start,
     };
     let mut parts = finish(metadata, &table, rest)?;
     // Both always, whatever the flags say, as in llama.cpp.
     parts.prefix = cls.into_iter().collect();
     parts.suffix = separator.into_iter().collect();
+    parts.pair = Some(Pair::new(&parts.prefix, &parts.suffix, &parts.suffix, [0, 1]));
     Ok(Tokenizer::from_parts(parts))
 }
 

@@ -51,6 +51,7 @@ pub(super) fn gemma4(metadata: &Metadata) -> Result<Tokenizer> {
         bytes,
         special,
         add_bos: true,
+        add_eos: false,
         strip: Strip::Never,
     };
     finish(metadata, &table, rest).map(Tokenizer::from_parts)

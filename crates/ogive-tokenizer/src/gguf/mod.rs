@@ -7,11 +7,13 @@
 
 mod bert;
 mod gemma4;
+mod unigram;
 
 use crate::added::{Added, AddedTokens};
 use crate::bpe::Bpe;
 use crate::model::Model;
 use crate::normalize::{Normalizer, SPACE_MARK};
+use crate::pair::Pair;
 use crate::pretokenize::Step;
 use crate::special::{SpecialTokens, WellKnown, forced_kind, well_known};
 use crate::split::names;
@@ -43,10 +45,11 @@ impl Tokenizer {
             Some("gpt2") => bpe(metadata),
             Some("bert") => bert::bert(metadata),
             Some("gemma4") => gemma4::gemma4(metadata),
+            Some("t5") => unigram::unigram(metadata),
             Some(other) => Err(TokenizerError::unsupported(
                 "tokenizer.ggml.model",
                 other,
-                "llama (SentencePiece BPE), gpt2 (byte-level BPE), bert (WordPiece), gemma4 (BPE of characters)",
+                "llama (SentencePiece BPE), gpt2 (byte-level BPE), bert (WordPiece), t5 (Unigram), gemma4 (BPE of characters)",
             )),
             None => Err(TokenizerError::Gguf(
                 "the key tokenizer.ggml.model is missing; the file has no vocabulary".into(),
@@ -200,15 +203,20 @@ struct Rest {
     bytes: Box<[Option<u32>; 256]>,
     special: SpecialTokens,
     add_bos: bool,
+    add_eos: bool,
     strip: Strip,
 }
 
 fn finish(metadata: &Metadata, table: &Table<'_>, rest: Rest) -> Result<Parts> {
-    let Rest { vocab, normalizers, steps, model, bytes, mut special, add_bos, strip } = rest;
+    let Rest { vocab, normalizers, steps, model, bytes, mut special, add_bos, add_eos, strip } = rest;
     let flag = |key: &str, default| metadata.opt_bool(key).map_err(bad).map(|v| v.unwrap_or(default));
     let add = |id: Option<u32>, wanted: bool| id.filter(|_| wanted).into_iter().collect::<Vec<u32>>();
     let prefix = add(special.bos, flag("tokenizer.ggml.add_bos_token", add_bos)?);
-    let suffix = add(special.eos, flag("tokenizer.ggml.add_eos_token", false)?);
+    let suffix = add(special.eos, flag("tokenizer.ggml.add_eos_token", add_eos)?);
+    // Files of the first rerankers have no such flag, and llama.cpp put it there always then.
+    let separator = add(special.separator, flag("tokenizer.ggml.add_sep_token", true)?);
+    let between = [&suffix[..], &separator].concat();
+    let pair = (!between.is_empty()).then(|| Pair::new(&prefix, &between, &suffix, [0, 0]));
     let eog = table.known.complete(&mut special, &[]);
     let added = table.added(metadata)?;
     let templates = templates(metadata)?;
@@ -224,6 +232,7 @@ fn finish(metadata: &Metadata, table: &Table<'_>, rest: Rest) -> Result<Parts> {
         special,
         eog,
         prefix,
+        pair,
         suffix,
         strip,
         holds_space: false,
@@ -244,10 +253,8 @@ fn templates(metadata: &Metadata) -> Result<Vec<(String, String)>> {
     Ok(found)
 }
 
-/// `tokenizer.ggml.model` = `llama`.
-fn spm(metadata: &Metadata) -> Result<Tokenizer> {
-    let table = table(metadata)?;
-    let count = table.texts.len();
+/// The score of each token, which is a number.
+fn scores(metadata: &Metadata, count: usize) -> Result<Vec<f32>> {
     let scores = metadata.opt_array_of_f32("tokenizer.ggml.scores").map_err(bad)?;
     let scores = scores.ok_or_else(|| {
         damaged("tokenizer.ggml.scores is missing; a SentencePiece vocabulary merges by scores")
@@ -255,9 +262,17 @@ fn spm(metadata: &Metadata) -> Result<Tokenizer> {
     if scores.len() != count {
         return Err(damaged(format!("{count} tokens have {} scores", scores.len())));
     }
-    if let Some(id) = scores.iter().position(|s| s.is_nan()) {
-        return Err(damaged(format!("the score of token {id} is not a number")));
+    match scores.iter().position(|s| s.is_nan()) {
+        Some(id) => Err(damaged(format!("the score of token {id} is not a number"))),
+        None => Ok(scores.to_vec()),
     }
+}
+
+/// `tokenizer.ggml.model` = `llama`.
+fn spm(metadata: &Metadata) -> Result<Tokenizer> {
+    let table = table(metadata)?;
+    let count = table.texts.len();
+    let scores = scores(metadata, count)?;
     let (vocab, bytes) = table.spelt_with_marks()?;
     let mut ids: AHashMap<Box<[u8]>, u32> = AHashMap::with_capacity(count);
     for (id, text, kind) in table.iter() {
@@ -280,7 +295,17 @@ fn spm(metadata: &Metadata) -> Result<Tokenizer> {
     }
     let model = Model::Spm(Box::new(Spm::new(ids, scores, *bytes, special.unknown)));
     let strip = if prefix { Strip::AfterAdded } else { Strip::Never };
-    let rest = Rest { vocab, normalizers, steps: Vec::new(), model, bytes, special, add_bos: true, strip };
+    let rest = Rest {
+        vocab,
+        normalizers,
+        steps: Vec::new(),
+        model,
+        bytes,
+        special,
+        add_bos: true,
+        add_eos: false,
+        strip,
+    };
     finish(metadata, &table, rest).map(Tokenizer::from_parts)
 }
 
@@ -352,6 +377,7 @@ fn bpe(metadata: &Metadata) -> Result<Tokenizer> {
         bytes,
         special,
         add_bos: pre.add_bos,
+        add_eos: false,
         strip: Strip::Never,
     };
     finish(metadata, &table, rest).map(Tokenizer::from_parts)

@@ -11,11 +11,13 @@ mod post;
 use crate::added::{Added, AddedTokens};
 use crate::model::Model;
 use crate::normalize::{Normalizer, normalize};
+use crate::pair::Pair;
 use crate::pretokenize::{Prepend, Step};
 use crate::special::{SpecialTokens, WellKnown, forced_kind};
 use crate::tokenizer::{Parts, Strip};
 use crate::vocab::{TokenKind, Vocab, byte_token};
 use crate::{Result, Tokenizer, TokenizerError, byte_level};
+use ahash::AHashSet;
 use decode::Spelling;
 use serde::Deserialize;
 use serde_json::Value;
@@ -101,7 +103,9 @@ pub(crate) fn parts(bytes: &[u8], extra: &[AddedJson]) -> Result<(Parts, WellKno
     let normalizers = section(&file.normalizer, Normalizer::parse)?;
     let mut steps = section(&file.pre_tokenizer, Step::parse)?;
     let spelling = Spelling::parse(&file.decoder, &steps)?;
-    let model = model::read(file.model.get(), matches!(steps.last(), Some(Step::ByteLevel)))?;
+    let special: AHashSet<&str> =
+        file.added_tokens.iter().filter(|t| t.special).map(|t| t.content.as_str()).collect();
+    let model = model::read(file.model.get(), matches!(steps.last(), Some(Step::ByteLevel)), &special)?;
     if matches!(model.model, Model::Bpe(_)) {
         // Our own model takes bytes as they are.
         steps.pop();
@@ -174,7 +178,10 @@ pub(crate) fn parts(bytes: &[u8], extra: &[AddedJson]) -> Result<(Parts, WellKno
         after.push(token.found(*id, normalize(&normalizers, &token.content, false)?.into_owned()));
     }
     let (prefix, suffix) = post::parse(&file.post_processor)?;
-    if let Some(id) = prefix.iter().chain(&suffix).find(|id| **id as usize >= vocab.len()) {
+    let pair = post::pair(&file.post_processor);
+    let between = pair.iter().flat_map(Pair::tokens);
+    let adds = prefix.iter().chain(&suffix).copied().chain(between);
+    if let Some(id) = adds.into_iter().find(|id| *id as usize >= vocab.len()) {
         return Err(damaged(format!("the post_processor adds token {id}, of {}", vocab.len())));
     }
     let parts = Parts {
@@ -192,6 +199,7 @@ pub(crate) fn parts(bytes: &[u8], extra: &[AddedJson]) -> Result<(Parts, WellKno
         eog: Vec::new(),
         prefix,
         suffix,
+        pair,
         templates: Vec::new(),
     };
     Ok((parts, known))

@@ -1,4 +1,4 @@
-//! The `model` section: BPE is read and checked here, the other models by the `tokenizers` crate.
+//! The `model` section: BPE and Unigram are read and checked here, the other models by the `tokenizers` crate.
 //!
 //! BPE is what language models use, and its sections are large (280,000 merges in Llama 3): they are read straight into the shape
 //! that a model is built from. Over bytes that model is our own, otherwise the crate's.
@@ -6,7 +6,10 @@
 use super::damaged;
 use crate::bpe::Bpe;
 use crate::model::Model;
+use crate::unigram::{Piece, Unigram};
+use crate::vocab::byte_token;
 use crate::{Result, TokenizerError, byte_level};
+use ahash::AHashSet;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use std::collections::HashMap;
@@ -106,29 +109,23 @@ impl<'de> Deserialize<'de> for Merge {
     }
 }
 
-/// Reads the section from its text. `byte_level`: words come to the model spelt as bytes and nothing else.
-pub(super) fn read(text: &str, byte_level: bool) -> Result<Read> {
+/// Reads the section from its text. `byte_level`: words come to the model spelt as bytes and nothing else. `special`: what special tokens are
+/// spelt like.
+pub(super) fn read(text: &str, byte_level: bool, special: &AHashSet<&str>) -> Result<Read> {
     let json = |e| TokenizerError::json("the model of tokenizer.json", e);
     let peek: Peek = serde_json::from_str(text).map_err(json)?;
     match peek.r#type.as_deref() {
         Some("BPE") => bpe(serde_json::from_str(text).map_err(json)?, byte_level),
         None if peek.merges.is_some() => bpe(serde_json::from_str(text).map_err(json)?, byte_level),
-        Some("Unigram" | "WordPiece" | "WordLevel") | None => {
+        Some("Unigram") => unigram(serde_json::from_str(text).map_err(json)?, special),
+        Some("WordPiece" | "WordLevel") | None => {
             let model: ModelWrapper = serde_json::from_str(text).map_err(json)?;
             let vocab: HashMap<String, u32> = model.get_vocab();
-            let unknown = match &model {
-                // Its unknown token is named by id.
-                ModelWrapper::Unigram(_) => {
-                    let id = serde_json::from_str::<UnigramJson>(text).map_err(json)?.unk_id;
-                    id.and_then(|id| vocab.iter().find(|(_, v)| **v == id).map(|(k, _)| k.clone()))
-                }
-                _ => peek.unk_token,
-            };
             let tokens = vocab.into_iter().collect();
             Ok(Read {
                 model: Model::Wrapped(Box::new(model)),
                 tokens,
-                unknown,
+                unknown: peek.unk_token,
                 byte_fallback: peek.byte_fallback,
             })
         }
@@ -138,7 +135,40 @@ pub(super) fn read(text: &str, byte_level: bool) -> Result<Read> {
 
 #[derive(Deserialize)]
 struct UnigramJson {
-    unk_id: Option<u32>,
+    vocab: Vec<(String, f64)>,
+    unk_id: Option<usize>,
+    #[serde(default)]
+    byte_fallback: bool,
+}
+
+fn unigram(json: UnigramJson, special: &AHashSet<&str>) -> Result<Read> {
+    let UnigramJson { vocab, unk_id, byte_fallback } = json;
+    let unknown = match unk_id {
+        None => None,
+        Some(id) => match vocab.get(id) {
+            Some((text, _)) => Some(text.clone()),
+            None => {
+                let why = format!("the model's unknown token is {id}, of {} tokens", vocab.len());
+                return Err(damaged(why));
+            }
+        },
+    };
+    // Of tokens with the same text the last counts.
+    let ids: Vocab = (0..).zip(&vocab).map(|(id, (text, _))| (text.clone(), id)).collect();
+    let mut bytes = [None; 256];
+    let pieces = vocab.iter().filter_map(|(text, score)| {
+        let id = *ids.get(text)?;
+        let byte = byte_token(text.as_bytes()).filter(|_| byte_fallback);
+        if let Some(byte) = byte {
+            bytes[usize::from(byte)] = Some(id);
+        }
+        let of_text = byte.is_none() && Some(text) != unknown.as_ref() && !special.contains(text.as_str());
+        Some(Piece { text, id, score: *score, of_text })
+    });
+    let pieces: Vec<_> = pieces.collect();
+    let unknown_id = unknown.as_ref().and_then(|text| ids.get(text).copied());
+    let model = Model::Unigram(Box::new(Unigram::new(pieces.into_iter(), bytes, unknown_id)?));
+    Ok(Read { model, tokens: ids.into_iter().collect(), unknown, byte_fallback })
 }
 
 fn bpe(json: BpeJson, byte_level: bool) -> Result<Read> {

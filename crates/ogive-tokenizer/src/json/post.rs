@@ -1,8 +1,9 @@
-//! The `post_processor` section: what is put before and after a text.
+//! The `post_processor` section: what is put before and after a text, and how two texts are one.
 //!
-//! Only single texts are read; templates for pairs serve models that compare two, which none here does.
+//! A template for two that is not understood is an error only of whoever asks for pairs: most vocabularies have one, and few models take any.
 
 use super::damaged;
+use crate::pair::{Pair, Part};
 use crate::{Result, TokenizerError};
 use serde_json::Value;
 
@@ -54,6 +55,43 @@ pub(super) fn parse(json: &Value) -> Result<(Vec<u32>, Vec<u32>)> {
     Ok((before, after))
 }
 
+/// How two texts are one, as far as it is known.
+pub(super) fn pair(json: &Value) -> Option<Pair> {
+    let kind = |json: &Value| match &json["type_id"] {
+        Value::Null => Some(0),
+        kind => u32::try_from(kind.as_u64()?).ok(),
+    };
+    match json["type"].as_str()? {
+        // The others around a template are of bytes and add nothing.
+        "Sequence" => json["processors"].as_array()?.iter().find_map(pair),
+        "TemplateProcessing" => {
+            let part = |piece: &Value| {
+                let text = &piece["Sequence"];
+                match text["id"].as_str() {
+                    Some("A") => return Some((Part::First, kind(text)?)),
+                    Some("B") => return Some((Part::Second, kind(text)?)),
+                    Some(_) => return None,
+                    None => {}
+                }
+                let token = &piece["SpecialToken"];
+                let ids = json["special_tokens"][token["id"].as_str()?]["ids"].as_array()?;
+                Some((Part::Tokens(ids.iter().map(|v| id(v).ok()).collect::<Option<_>>()?), kind(token)?))
+            };
+            let parts: Vec<_> = json["pair"].as_array()?.iter().map(part).collect::<Option<_>>()?;
+            let times = |text: Part| parts.iter().filter(|(part, _)| *part == text).count();
+            (times(Part::First) == 1 && times(Part::Second) == 1).then_some(Pair(parts))
+        }
+        known @ ("BertProcessing" | "RobertaProcessing") => {
+            let (before, after) = (id(&json["cls"][1]).ok()?, id(&json["sep"][1]).ok()?);
+            Some(match known {
+                "BertProcessing" => Pair::new(&[before], &[after], &[after], [0, 1]),
+                _ => Pair::new(&[before], &[after; 2], &[after], [0, 0]),
+            })
+        }
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,6 +110,26 @@ mod tests {
             (vec![101], vec![102])
         );
         assert_eq!(parse(&Value::Null).unwrap(), (vec![], vec![]));
+        let of = |json: &Value| pair(json).map(|pair| pair.of(&[7, 8], &[9]));
+        for (kind, ids, types) in [
+            ("BertProcessing", vec![1, 7, 8, 2, 9, 2], [0, 0, 0, 0, 1, 1].to_vec()),
+            ("RobertaProcessing", vec![1, 7, 8, 2, 2, 9, 2], vec![0; 7]),
+        ] {
+            let json = json!({"type": kind, "sep": ["</s>", 2], "cls": ["<s>", 1]});
+            assert_eq!(of(&json), Some((ids, types)));
+            assert_eq!(of(&json!({"type": kind, "sep": ["</s>", "2"], "cls": ["<s>", 1]})), None);
+        }
+        let text = |name: &str, kind| json!({"Sequence": {"id": name, "type_id": kind}});
+        let mut two = template.clone();
+        two["pair"] = json!([text("B", 3), {"SpecialToken": {"id": "</s>", "type_id": 1}}, text("A", 0)]);
+        let sequence = json!({"type": "Sequence", "processors": [{"type": "ByteLevel"}, two]});
+        assert_eq!(of(&sequence), Some((vec![9, 2, 3, 7, 8], vec![3, 1, 1, 0, 0])));
+        for parts in
+            [json!([text("A", 0)]), json!([text("A", 0), text("C", 0)]), json!(3), json!([text("A", -1)])]
+        {
+            two["pair"] = parts;
+            assert_eq!(of(&two), None, "{two}");
+        }
         for bad in [
             json!({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<x>"}}], "special_tokens": {}}),
             json!({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x"}}], "special_tokens": {"x": {"ids": [-1]}}}),

@@ -55,6 +55,23 @@ pub(crate) fn llama() -> Value {
     })
 }
 
+/// Some compiled rules of SentencePiece's, by `charsmap` of `xtask/golden/pieces.py`.
+const RULES: &str = include_str!("../data/charsmap.b64");
+
+/// A Unigram as XLM-RoBERTa has it, for pairs of texts too.
+fn unigram(rules: &str) -> Value {
+    let mut json = small(
+        json!({"type": "Unigram", "unk_id": 1, "vocab": [["<s>", 0.0], ["<unk>", 0.0], ["▁a", -1.5], ["fi", -2.0], ["▁", -3.0]], "byte_fallback": false}),
+    );
+    let text = |name: &str| json!({"Sequence": {"id": name, "type_id": 0}});
+    let token = json!({"SpecialToken": {"id": "<s>", "type_id": 0}});
+    json["added_tokens"] = json!([{"id": 0, "content": "<s>", "special": true, "normalized": false}]);
+    json["normalizer"] = json!({"type": "Precompiled", "precompiled_charsmap": rules});
+    json["post_processor"] = json!({"type": "TemplateProcessing", "single": [token, text("A")],
+        "pair": [token, text("A"), token, text("B")], "special_tokens": {"<s>": {"id": "<s>", "ids": [0], "tokens": ["<s>"]}}});
+    json
+}
+
 fn small(model: Value) -> Value {
     json!({"model": model, "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first"}})
 }
@@ -81,6 +98,9 @@ pub(crate) fn seeds() -> Vec<(&'static str, Vec<u8>, Option<&'static str>)> {
             ),
             None,
         ),
+        ("unigram-rules.json", unigram(RULES), None),
+        ("unigram-rules-damaged.json", unigram(&RULES.replace('A', "B")), Some("precompiled_charsmap")),
+        ("unigram-rules-cut.json", unigram(&RULES[..40]), Some("ends early")),
         (
             "wordpiece.json",
             small(

@@ -13,6 +13,8 @@ pub(crate) fn touch(bytes: &[u8]) -> bool {
         assert!((*id as usize) < size);
     }
     assert!(tokenizer.token_bytes(u32::try_from(size).expect("ids are u32")).is_err());
+    let pair = tokenizer.pair(&[], &[]).into_iter().flat_map(|(ids, _)| ids);
+    assert!(pair.into_iter().all(|id| (id as usize) < size));
     for options in [EncodeOptions::TEXT, EncodeOptions::PROMPT, EncodeOptions::default()] {
         for input in [BYTES, b"", b"\0"] {
             let Ok(ids) = tokenizer.encode_bytes(input, options) else { continue };
