@@ -22,12 +22,14 @@ mod mixtures;
 pub(crate) mod mmproj;
 mod nemotron_h;
 mod pieces;
+mod roberta;
 mod rope;
 mod seeing;
 mod settings;
 mod space;
 mod stablelm;
 mod tensors;
+mod unigram;
 mod vocab;
 
 use crate::input::Tensor;
@@ -101,6 +103,16 @@ const CLASSES: &[(&str, &str)] = &[
     ("BertModel", "bert"),
     ("BertForMaskedLM", "bert"),
     ("BertForPreTraining", "bert"),
+    ("BertForSequenceClassification", "bert"),
+    ("CamembertModel", "bert"),
+    ("CamembertForMaskedLM", "bert"),
+    ("CamembertForSequenceClassification", "bert"),
+    ("RobertaModel", "bert"),
+    ("RobertaForMaskedLM", "bert"),
+    ("RobertaForSequenceClassification", "bert"),
+    ("XLMRobertaModel", "bert"),
+    ("XLMRobertaForMaskedLM", "bert"),
+    ("XLMRobertaForSequenceClassification", "bert"),
     ("NomicBertModel", "nomic-bert"),
 ];
 
@@ -155,6 +167,10 @@ pub(crate) fn convert(checkpoint: &mut Checkpoint, folder: &Path) -> Result<(Met
     let config = &mamba::settled(class, llama4::settled(class, config)?)?;
     let translation =
         translations().into_iter().find(|t| t.architecture() == architecture).ok_or_else(known)?;
+    let translation = match roberta::judges(class) {
+        true => translation,
+        false => translation.without("cls").without("cls.output"),
+    };
     let model = Model { config, class, architecture, translation, sees };
     if config.has("quantization_config") && !is_float8(config) {
         let why = "the weights are packed already, and are not packed again; start from the original model";
@@ -182,8 +198,9 @@ pub(crate) fn convert(checkpoint: &mut Checkpoint, folder: &Path) -> Result<(Met
     if let Some(pooling) = pooling {
         keys.set("pooling_type", pooling);
     }
-    // The word pieces of encoders are of lower-case texts in GGUF anyhow.
-    if sentence.lower_case && !model.is_encoder() {
+    roberta::set(&mut keys, &model, &tensors)?;
+    // Word pieces are of lower-case texts in GGUF anyhow.
+    if sentence.lower_case && !["Bert", "NomicBert"].iter().any(|pieces| class.starts_with(pieces)) {
         return Err(Error::convert(
             "the setting do_lower_case",
             "GGUF cannot say that texts are lower-cased",
@@ -193,7 +210,7 @@ pub(crate) fn convert(checkpoint: &mut Checkpoint, folder: &Path) -> Result<(Met
     tensors::add_factors(&mut tensors, factors);
     let rows = tensors.iter().find(|t| t.name == "token_embd.weight").and_then(|t| t.dims.get(1).copied());
     let rows = rows.ok_or_else(|| Error::convert("token_embd.weight", "the model has no token embedding"))?;
-    vocab::set(&mut keys.metadata, folder, rows)?;
+    vocab::set(&mut keys.metadata, folder, rows, class)?;
     Ok((keys.metadata, tensors))
 }
 

@@ -5,7 +5,7 @@
 
 use super::{
     Model, apertus, falcon_h1, gemma3n, gemma4, granite, hybrid, latent, lfm2, llama4, mamba, mamba2,
-    mixtures, nemotron_h, seeing, stablelm,
+    mixtures, nemotron_h, roberta, seeing, stablelm,
 };
 use crate::input::{Piece, Tensor};
 use crate::{Error, Result};
@@ -16,9 +16,6 @@ use std::collections::BTreeMap;
 
 /// What some checkpoints keep beside the weights, which can be computed.
 const BUFFERS: &[&str] = &[".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias", ".position_ids"];
-
-/// What encoders have for their training and for other answers than hidden states.
-const HEADS: &[&str] = &["pooler.", "cls."];
 
 /// Architectures of which readers of GGUF want a head, be it the embedding once more.
 const HEADED: &[&str] =
@@ -31,8 +28,8 @@ pub(super) type Part = (String, Option<Change>);
 pub(super) fn tensors(model: &Model<'_>, source: &dyn Source) -> Result<Vec<Tensor>> {
     let tied = tied(model)? && repeats_embedding(model, source)?;
     let is_beside = |name: &str| {
-        let head = model.is_encoder() && HEADS.iter().any(|h| name.starts_with(h));
-        head || model.sees && seeing::is_of_tower(name)
+        roberta::is_beside(model, name)
+            || model.sees && seeing::is_of_tower(name)
             || hybrid::is_beside(model, name)
             || nemotron_h::is_beside(model, name)
             || mixtures::is_beside(model, name)
@@ -79,6 +76,8 @@ pub(super) fn tensors(model: &Model<'_>, source: &dyn Source) -> Result<Vec<Tens
             Error::convert(format!("the tensor {}", info.name), why)
         };
         let (to, change) = model.translation.gguf_name(&name).ok_or_else(unknown)?;
+        let change =
+            if to == "position_embd.weight" { roberta::positions(model)?.or(change) } else { change };
         if tied && to == "token_embd.weight" && HEADED.contains(&model.architecture) {
             plain.push(one(model, "output.weight".into(), &info, change.clone())?);
         }
@@ -129,9 +128,9 @@ fn tied(model: &Model<'_>) -> Result<bool> {
 /// the first of those have other names for what a norm consists of.
 fn full_name(model: &Model<'_>, name: &str) -> String {
     if model.is_encoder() {
-        let name = name.strip_prefix("bert.").unwrap_or(name);
+        let name = roberta::own_name(name);
         let leaf = |old, new| name.strip_suffix(old).map(|norm| format!("{norm}{new}"));
-        return leaf(".gamma", ".weight").or(leaf(".beta", ".bias")).unwrap_or_else(|| name.to_owned());
+        return leaf(".gamma", ".weight").or(leaf(".beta", ".bias")).unwrap_or(name);
     }
     let own = gemma3n::own_name(model, name).or_else(|| seeing::text_name(model, name));
     let own = own.or_else(|| granite::dense_name(model, name));

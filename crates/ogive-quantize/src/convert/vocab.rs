@@ -5,7 +5,7 @@
 //! token's score is the rank of the first merge that makes it. That is not the same in every case, and neither are
 //! normalizers, which GGUF does not have. So the vocabulary that was made is opened and both are tried on a text.
 
-use super::{gemma3n, pieces};
+use super::{gemma3n, pieces, roberta, unigram};
 use crate::{Error, Result};
 use gguf_file::{Metadata, StringArray};
 use ogive_tokenizer::{EncodeOptions, TokenKind, Tokenizer, pre_tokenizer_name};
@@ -74,8 +74,19 @@ pub(super) fn wrong(why: impl Into<String>) -> Error {
 }
 
 /// Sets the vocabulary's keys, for an embedding of so many rows.
-pub(super) fn set(metadata: &mut Metadata, folder: &Path, rows: u64) -> Result<()> {
+pub(super) fn set(metadata: &mut Metadata, folder: &Path, rows: u64, class: &str) -> Result<()> {
     let tokenizer = Tokenizer::from_folder(folder)?;
+    // Of models that compare two texts, and of their kin.
+    if metadata.str("general.architecture").is_ok_and(|own| own == "bert")
+        && let Some(separates) = roberta::separates(&tokenizer)
+    {
+        metadata.set("tokenizer.ggml.add_sep_token", separates);
+    }
+    set_tokens(metadata, folder, rows, &tokenizer)?;
+    roberta::check_pairs(class, &tokenizer, &Tokenizer::from_gguf(metadata)?)
+}
+
+fn set_tokens(metadata: &mut Metadata, folder: &Path, rows: u64, tokenizer: &Tokenizer) -> Result<()> {
     let bytes = std::fs::read(folder.join("tokenizer.json")).map_err(|e| wrong(e.to_string()))?;
     let parse = |e: serde_json::Error| wrong(format!("reading it failed: {e}"));
     // Of Gemma 3n those that its layers have inputs for.
@@ -84,16 +95,17 @@ pub(super) fn set(metadata: &mut Metadata, folder: &Path, rows: u64) -> Result<(
     let kind: Kind = serde_json::from_slice(&bytes).map_err(parse)?;
     match kind.model.r#type.as_deref() {
         None | Some("BPE") => {}
-        Some("WordPiece") => return pieces::set(metadata, &tokenizer, &bytes, rows, cut),
+        Some("WordPiece") => return pieces::set(metadata, tokenizer, &bytes, rows, cut),
+        Some("Unigram") => return unigram::set(metadata, tokenizer, &bytes, rows, cut),
         Some(kind) => {
-            let known = "BPE, WordPiece";
+            let known = "BPE, Unigram, WordPiece";
             return Err(wrong(format!(
                 "a model of type {kind} has no place in a GGUF file that Ogive reads; known are {known}"
             )));
         }
     }
     let file: File<Model> = serde_json::from_slice(&bytes).map_err(parse)?;
-    let names = spellings(&file.model.vocab, &file.added_tokens, &tokenizer, rows, cut)?;
+    let names = spellings(&file.model.vocab, &file.added_tokens, tokenizer, rows, cut)?;
     let kinds: Vec<i32> = (0..names.len() as u32).map(|id| number(tokenizer.token_kind(id))).collect();
     let pieces = file.model.byte_fallback;
     // Gemma 4's merges are its own, and go by their ranks.
@@ -113,7 +125,7 @@ pub(super) fn set(metadata: &mut Metadata, folder: &Path, rows: u64) -> Result<(
     if !pieces || gemma4 {
         metadata.set("tokenizer.ggml.merges", merges(&file)?);
     }
-    roles(metadata, &tokenizer);
+    roles(metadata, tokenizer);
     if pieces {
         metadata.set("tokenizer.ggml.add_space_prefix", adds_space(&file));
     }
@@ -123,7 +135,7 @@ pub(super) fn set(metadata: &mut Metadata, folder: &Path, rows: u64) -> Result<(
             other => metadata.set(&format!("tokenizer.chat_template.{other}"), template.as_str()),
         };
     }
-    check(&tokenizer, metadata)
+    check(tokenizer, metadata)
 }
 
 /// How each token is spelt, by id; what no file names is filled up, as llama.cpp's converter does. Where the table was `cut`, tokens behind its end
@@ -191,7 +203,7 @@ fn merges(file: &File<Model>) -> Result<StringArray> {
 }
 
 /// Whether encoding puts a space before a text.
-fn adds_space(file: &File<Model>) -> bool {
+pub(super) fn adds_space<M>(file: &File<M>) -> bool {
     fn any(json: &Value, list: &str, adds: fn(&Value) -> bool) -> bool {
         adds(json) || json[list].as_array().is_some_and(|all| all.iter().any(adds))
     }
@@ -230,9 +242,18 @@ const PROBE: &str = "Once upon a time, there was a little girl named Lily. She d
 
 /// That both vocabularies cut alike: the folder's, and the one that was made of it.
 pub(super) fn check(tokenizer: &Tokenizer, metadata: &Metadata) -> Result<()> {
+    check_by(tokenizer, metadata, |text| text)
+}
+
+/// The same, of what `part` leaves of a text.
+pub(super) fn check_by(
+    tokenizer: &Tokenizer,
+    metadata: &Metadata,
+    part: impl Fn(&str) -> &str,
+) -> Result<()> {
     let made = Tokenizer::from_gguf(metadata)?;
     let options = EncodeOptions { add_special: true, parse_special: false };
-    for text in PROBE.split_inclusive('\n').chain([PROBE]) {
+    for text in PROBE.split_inclusive('\n').chain([PROBE]).map(part) {
         if tokenizer.encode(text, options)? != made.encode(text, options)? {
             let text: String = text.chars().take(40).collect();
             return Err(wrong(format!(
