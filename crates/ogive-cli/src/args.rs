@@ -1,8 +1,8 @@
 //! The command line: which commands there are, and the switches that hold for all of them.
 
 use crate::commands::{
-    bench, chat, detokenize, devices, embed, imatrix, inspect, logits, perplexity, quantize, run, synth,
-    template, tokenize,
+    bench, chat, detokenize, devices, embed, imatrix, inspect, logits, perplexity, quantize, rerank, run,
+    synth, template, tokenize,
 };
 use crate::error::Result;
 use crate::interrupt::Interrupt;
@@ -55,6 +55,8 @@ enum Command {
     Logits(logits::Args),
     /// Turns texts into vectors, a JSON array a line
     Embed(embed::Args),
+    /// Orders texts by how well they answer a question, a JSON object a line
+    Rerank(rerank::Args),
     /// Measures how well the model foretells a text file
     Perplexity(perplexity::Args),
     /// Collects what columns of the model's matrices count on a text, for quantize --imatrix
@@ -103,6 +105,7 @@ impl Cli {
             Command::Template(args) => template::run(&args, &context),
             Command::Logits(args) => logits::run(&args, &context),
             Command::Embed(args) => embed::run(&args, &context),
+            Command::Rerank(args) => rerank::run(&args, &context),
             Command::Bench(args) => bench::run(&args, &context),
             Command::Synth(args) => synth::run(&args, &context),
             Command::Devices(args) => devices::run(&args, &context),

@@ -75,7 +75,7 @@ fn far(a: &[Vec<f32>], b: &Array2<f32>) -> f32 {
 
 #[test]
 fn encoders_give_their_vectors_from_a_folder_and_from_the_file_made_of_it() {
-    for name in ["bert", "nomic-bert"] {
+    for name in ["bert", "nomic-bert", "xlm-roberta"] {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("model.gguf");
         ogive(args!["quantize", golden(name), file, "--format", "f32", "--quiet"]).text();
@@ -90,7 +90,7 @@ fn encoders_give_their_vectors_from_a_folder_and_from_the_file_made_of_it() {
             .iter()
             .map(|t| t.as_str().unwrap())
             .zip(want.rows())
-            .filter(|(text, _)| !text.contains("[CLS]") && !text.contains('\0'))
+            .filter(|(text, _)| !text.contains("[CLS]") && !text.contains("</s>") && !text.contains('\0'))
             .unzip();
         let want = ogive::ndarray::stack(ogive::ndarray::Axis(0), &rows).unwrap();
         args.extend(kept.iter().map(Into::into));

@@ -142,6 +142,13 @@ impl Says {
     }
 }
 
+impl Says {
+    /// Tokens of a text at most, where the checkpoint says.
+    pub(crate) fn max_tokens(&self) -> Option<usize> {
+        self.settings.as_ref().ok()?.max_tokens
+    }
+}
+
 impl Model {
     /// The vector of a text, of length 1. `[dim]`
     ///
@@ -167,7 +174,10 @@ impl Model {
         let pooling = match how.pooling {
             Some(given) => given,
             None => {
-                let says = self.embeds().pooling.clone();
+                let says = match self.embeds().pooling.clone() {
+                    Ok(None) if self.judges() => Err(RANKS.to_owned()),
+                    says => says,
+                };
                 says.map_err(|why| ModelError::unsupported("embed", why))?.unwrap_or_default()
             }
         };

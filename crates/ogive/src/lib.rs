@@ -50,6 +50,7 @@ mod notes;
 mod options;
 mod perplexity;
 mod placement;
+mod rerank;
 mod saved;
 mod session;
 mod stop;
@@ -72,6 +73,7 @@ pub use model::Model;
 pub use options::Options;
 pub use perplexity::{Perplexity, Score};
 pub use placement::GpuLayers;
+pub use rerank::Rerank;
 pub use session::{Generation, Session, Times};
 pub use thinking::Parts;
 #[cfg(feature = "vision")]

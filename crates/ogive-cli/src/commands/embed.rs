@@ -97,7 +97,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
 }
 
 /// The lines of stdin, of which there has to be one.
-fn lines() -> Result<Vec<String>> {
+pub(crate) fn lines() -> Result<Vec<String>> {
     let text = files::stdin_text()?;
     if text.is_empty() {
         return Err(Error::Usage("no text given: name some, or give lines on stdin".into()));

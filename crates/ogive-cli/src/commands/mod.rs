@@ -10,6 +10,7 @@ pub(crate) mod inspect;
 pub(crate) mod logits;
 pub(crate) mod perplexity;
 pub(crate) mod quantize;
+pub(crate) mod rerank;
 pub(crate) mod run;
 pub(crate) mod synth;
 pub(crate) mod template;
