@@ -597,7 +597,24 @@ ENCODERS = {
             max_position_embeddings=45, type_vocab_size=1, layer_norm_eps=1e-3, pad_token_id=1,
         ),
     ),
+    # A neighbourhood that is smaller than the shorter prompt.
+    "modern-bert": (
+        "modernbert",
+        dict(
+            vocab_size=270, hidden_size=48, intermediate_size=56, num_hidden_layers=4, num_attention_heads=3,
+            max_position_embeddings=64, norm_eps=1e-3, local_attention=5, global_rope_theta=3000.0, local_rope_theta=700.0,
+            reference_compile=False, pad_token_id=1, bos_token_id=0, eos_token_id=2, cls_token_id=0, sep_token_id=2,
+        ),
+    ),
     # These rank texts.
+    "modern-bert-reranker": (
+        "modernbert",
+        dict(
+            vocab_size=270, hidden_size=48, intermediate_size=56, num_hidden_layers=2, num_attention_heads=3,
+            max_position_embeddings=64, norm_eps=1e-3, local_attention=8, classifier_pooling="mean", num_labels=1,
+            reference_compile=False, pad_token_id=1, bos_token_id=0, eos_token_id=2, cls_token_id=0, sep_token_id=2,
+        ),
+    ),
     "bert-reranker": (
         "bert",
         dict(
@@ -613,9 +630,9 @@ ENCODERS = {
         ),
     ),
 }
-RERANKERS = ["bert-reranker", "roberta-reranker"]
+RERANKERS = ["modern-bert-reranker", "bert-reranker", "roberta-reranker"]
 # How sentence-transformers is told to pool.
-POOLING = {"bert": "cls_token", "nomic-bert": "mean_tokens", "xlm-roberta": "cls_token"}
+POOLING = {"bert": "cls_token", "nomic-bert": "mean_tokens", "xlm-roberta": "cls_token", "modern-bert": "mean_tokens"}
 
 
 # Models that also see, `-vision` behind the names of what they are in `vision.py`.
@@ -640,7 +657,8 @@ def build(name):
         config = AutoConfig.for_model(model_type, **settings)
         if name in RERANKERS:
             return AutoModelForSequenceClassification.from_config(config, attn_implementation="eager").eval()
-        return AutoModel.from_config(config, add_pooling_layer=False, attn_implementation="eager").eval()
+        pooler = {} if name == "modern-bert" else dict(add_pooling_layer=False)
+        return AutoModel.from_config(config, **pooler, attn_implementation="eager").eval()
     model_type, settings = ARCHITECTURES[name]
     if model_type.startswith("qwen3_5"):
         return qwen3_5.build(model_type, settings)

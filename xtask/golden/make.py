@@ -88,6 +88,17 @@ def fill(model, generator):
             b.copy_(value.to(torch.bfloat16).to(torch.float32))
 
 
+def uncached(model, name):
+    """What keeps a model from holding keys, where it could."""
+    return {} if name in RERANKERS or model.config.model_type == "modernbert" else dict(use_cache=False)
+
+
+def last(model, got):
+    """The last hidden states, normed: ModernBERT lists them as they are before that."""
+    states = got.hidden_states[-1]
+    return model.base_model.final_norm(states).detach() if model.config.model_type == "modernbert" else states
+
+
 def make(name, out):
     """One model's folder."""
     seed = zlib.crc32(name.encode()) + SALT.get(name, 0)
@@ -109,11 +120,10 @@ def make(name, out):
             # Positions of tokens that fill up batches are not counted.
             ids = [0 if i == 1 else i for i in ids]
         with torch.no_grad():
-            cached = {} if name in RERANKERS else dict(use_cache=False)
-            got = model(torch.tensor([ids]), output_hidden_states=True, **cached)
+            got = model(torch.tensor([ids]), output_hidden_states=True, **uncached(model, name))
         cases.append(dict(name=case, ids=ids))
         logits = None if name in RERANKERS else getattr(got, "logits", None)
-        for what, value in [("logits", logits), ("hidden", got.hidden_states[-1])]:
+        for what, value in [("logits", logits), ("hidden", last(model, got))]:
             if value is not None:
                 cases[-1][what] = f"{what}_{case}.npy"
                 numpy.save(out / cases[-1][what], value[0].numpy())
@@ -162,7 +172,8 @@ def rank(model, tokenizer):
     for pair in pairs:
         ids, types = torch.tensor([pair.ids]), torch.tensor([pair.type_ids])
         with torch.no_grad():
-            scores += model(ids, token_type_ids=types).logits[0].tolist()
+            typed = {} if model.config.model_type == "modernbert" else dict(token_type_ids=types)
+            scores += model(ids, **typed).logits[0].tolist()
     encoded = dict(ids=[pair.ids for pair in pairs], types=[pair.type_ids for pair in pairs])
     return dict(query=pieces.QUERY, documents=pieces.DOCUMENTS, scores=scores, **encoded)
 
@@ -180,7 +191,7 @@ def encode(model, name, out):
     for ids in all_ids:
         kept = ids if len(ids) <= most else ids[: most - 1] + ids[-1:]
         with torch.no_grad():
-            hidden = model(torch.tensor([kept]), output_hidden_states=True, use_cache=False).hidden_states[-1][0]
+            hidden = last(model, model(torch.tensor([kept]), output_hidden_states=True, **uncached(model, name)))[0]
         vector = hidden[0] if pooling == "cls_token" else hidden.mean(dim=0)
         vectors.append((vector / vector.norm()).numpy())
     numpy.save(out / "vectors.npy", numpy.stack(vectors))

@@ -71,7 +71,7 @@ def charsmap(made):
 
 def added(tokens, vocab):
     flags = dict(single_word=False, rstrip=False, normalized=False, special=True)
-    return [dict(id=vocab[t], content=t, lstrip=t == "<mask>", **flags) for t in tokens]
+    return [dict(id=vocab[t], content=t, lstrip="mask" in t.lower(), **flags) for t in tokens]
 
 
 def unigram():
@@ -102,23 +102,41 @@ def unigram():
     )
 
 
-def byte_pairs():
-    """tokenizer.json as transformers' RobertaTokenizerFast saves it."""
+def byte_pairs(special, post_processor):
+    """tokenizer.json as transformers' RobertaTokenizerFast saves it, or as ModernBERT has it."""
     direct = [*range(33, 127), *range(161, 173), *range(174, 256)]
     letters = {b: chr(b) for b in direct} | {b: chr(256 + i) for i, b in enumerate(b for b in range(256) if b not in direct)}
-    special, merges = ["<s>", "<pad>", "</s>", "<unk>"], [("t", "h"), ("th", "e"), ("Ġ", "the"), ("a", "t"), ("c", "at"), ("Ġ", "cat")]
-    tokens = special + [letters[b] for b in range(256)] + [a + b for a, b in merges] + ["<mask>"]
+    merges = [("t", "h"), ("th", "e"), ("Ġ", "the"), ("a", "t"), ("c", "at"), ("Ġ", "cat")]
+    tokens = special[:4] + [letters[b] for b in range(256)] + [a + b for a, b in merges] + special[4:]
     vocab = {token: i for i, token in enumerate(tokens)}
     byte_level = dict(type="ByteLevel", add_prefix_space=False, trim_offsets=True, use_regex=True)
     return dict(
-        version="1.0", truncation=None, padding=None, added_tokens=added(special + ["<mask>"], vocab), normalizer=None,
+        version="1.0", truncation=None, padding=None, added_tokens=added(special, vocab), normalizer=None,
         pre_tokenizer=byte_level, decoder=byte_level,
-        post_processor=dict(type="RobertaProcessing", sep=["</s>", 2], cls=["<s>", 0], trim_offsets=True, add_prefix_space=False),
+        post_processor=post_processor,
         model=dict(
             type="BPE", dropout=None, unk_token=None, continuing_subword_prefix="", end_of_word_suffix="", fuse_unk=False,
             byte_fallback=False, ignore_merges=False, vocab=vocab, merges=[list(pair) for pair in merges],
         ),
     )
+
+
+def roberta():
+    processor = dict(type="RobertaProcessing", sep=["</s>", 2], cls=["<s>", 0], trim_offsets=True, add_prefix_space=False)
+    return byte_pairs(["<s>", "<pad>", "</s>", "<unk>", "<mask>"], processor)
+
+
+def modern_bert():
+    """Between texts one token, and types that the model does not have."""
+    token = lambda name, kind: {"SpecialToken": {"id": name, "type_id": kind}}
+    text = lambda name, kind: {"Sequence": {"id": name, "type_id": kind}}
+    single = [token("[CLS]", 0), text("A", 0), token("[SEP]", 0)]
+    ids = {"[CLS]": 0, "[SEP]": 2}
+    processor = dict(
+        type="TemplateProcessing", single=single, pair=single + [text("B", 1), token("[SEP]", 1)],
+        special_tokens={t: dict(id=t, ids=[i], tokens=[t]) for t, i in ids.items()},
+    )
+    return byte_pairs(["[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]"], processor)
 
 
 def config(kind):
@@ -130,4 +148,12 @@ def config(kind):
 
 
 # For each model: its tokenizer.json and what lies beside it.
-VOCABULARIES = {"xlm-roberta": (unigram(), config("XLMRoberta")), "roberta": (byte_pairs(), config("Roberta"))}
+MODERN = dict(
+    tokenizer_class="PreTrainedTokenizerFast", unk_token="[UNK]", sep_token="[SEP]", pad_token="[PAD]", cls_token="[CLS]",
+    mask_token="[MASK]",
+)
+VOCABULARIES = {
+    "xlm-roberta": (unigram(), config("XLMRoberta")),
+    "roberta": (roberta(), config("Roberta")),
+    "modern-bert": (modern_bert(), MODERN),
+}

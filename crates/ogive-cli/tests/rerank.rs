@@ -17,7 +17,7 @@ fn lines(text: &str) -> Vec<Value> {
 
 #[test]
 fn the_best_text_is_first_from_a_folder_and_from_the_file_made_of_it() {
-    for name in ["bert-reranker", "roberta-reranker"] {
+    for name in ["bert-reranker", "roberta-reranker", "modern-bert-reranker"] {
         let pairs: Value =
             serde_json::from_slice(&std::fs::read(golden(name).join("golden.json")).unwrap()).unwrap();
         let pairs = &pairs["pairs"];

@@ -64,6 +64,7 @@ pub mod mamba2;
 pub mod minimax;
 mod mixer;
 pub mod mixtral;
+pub mod modern_bert;
 pub mod nemotron_h;
 pub mod nested;
 pub mod nomic_bert;
@@ -149,6 +150,9 @@ pub fn registry() -> ogive_nn::Registry {
         .with("MistralModel", llama::load_mistral)
         .with("Mistral3ForConditionalGeneration", nested::load)
         .with("MixtralForCausalLM", mixtral::load)
+        .with("ModernBertModel", modern_bert::load)
+        .with("ModernBertForMaskedLM", modern_bert::load)
+        .with("ModernBertForSequenceClassification", modern_bert::load_classifier)
         .with("NemotronHForCausalLM", nemotron_h::load)
         .with("NomicBertModel", nomic_bert::load)
         .with("Olmo2ForCausalLM", olmo::load_olmo2)

@@ -51,6 +51,7 @@ fn the_first_checkpoints_names_are_read() {
         (!name.contains("LayerNorm.") || old != name).then_some(old)
     });
     reads("nomic-bert", |name| Some(name.strip_prefix("bert.")?.to_owned()));
+    reads("modern-bert", |name| Some(name.strip_prefix("model.")?.to_owned()));
     reads("xlm-roberta", |name| Some(name.strip_prefix("roberta.")?.to_owned()));
 }
 
@@ -175,6 +176,14 @@ fn what_is_not_known_is_refused_by_name() {
         let e = refusal("nomic-bert", |c| c.0[key] = value);
         assert!(e.contains(key) || key == "partial_rotary_factor", "{key}: {e}");
     }
+    for (key, value) in [
+        ("layer_types", serde_json::json!(["full_attention", "full_attention"])),
+        ("hidden_activation", "mish".into()),
+        ("classifier_pooling", "last".into()),
+    ] {
+        let e = refusal("modern-bert-reranker", |c| c.0[key] = value);
+        assert!(e.contains(key), "{key}: {e}");
+    }
     let e = refusal("bert", |c| c.0["hidden_size"] = 96.into());
     assert!(e.contains("48 outputs, where the configured heads need 96"), "{e}");
 }
@@ -191,7 +200,7 @@ fn pairs(name: &str) -> (Vec<Pair>, Vec<f32>) {
     (all("ids").into_iter().zip(all("types")).collect(), scores)
 }
 
-const RERANKERS: [&str; 2] = ["bert-reranker", "roberta-reranker"];
+const RERANKERS: [&str; 3] = ["bert-reranker", "roberta-reranker", "modern-bert-reranker"];
 
 #[test]
 fn rerankers_score_as_transformers_does() {

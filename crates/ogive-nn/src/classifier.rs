@@ -5,7 +5,7 @@
 
 use crate::backend::{Activation, LayerCache};
 use crate::tensor::{Result, Tensor};
-use crate::{Linear, Model, Step};
+use crate::{LayerNorm, Linear, Model, Step};
 
 /// Which of a text's hidden states its vector is made of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,6 +28,7 @@ pub struct Classifier {
     pooling: Pooling,
     dense: Linear,
     activation: Activation,
+    norm: Option<LayerNorm>,
     out: Linear,
 }
 
@@ -40,7 +41,13 @@ impl Classifier {
         activation: Activation,
         out: Linear,
     ) -> Self {
-        Self { model, pooling, dense, activation, out }
+        Self { model, pooling, dense, activation, norm: None, out }
+    }
+
+    /// The same with a norm behind the activation.
+    #[must_use]
+    pub fn normed(self, norm: LayerNorm) -> Self {
+        Self { norm: Some(norm), ..self }
     }
 }
 
@@ -75,6 +82,7 @@ impl Model for Classifier {
 
     fn classes(&self, s: &Step<'_>, pooled: Tensor) -> Result<Tensor> {
         let x = s.backend.activate(self.dense.forward(s, &pooled)?, self.activation)?; // [texts, dim]
+        let x = self.norm.as_ref().map_or_else(|| Ok(x.clone()), |norm| norm.forward(s, &x))?;
         self.out.forward(s, &x) // [texts, classes]
     }
 }

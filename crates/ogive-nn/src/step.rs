@@ -1,8 +1,11 @@
 //! What a layer needs besides its input.
 
-use crate::backend::{AttnOption, AttnSpec, Backend, Cache, Plan};
+use crate::backend::{AttnOption, AttnSpec, Backend, Cache, Plan, Span};
 use crate::tensor::{Error, Result, Tensor};
 use std::{borrow::Cow, fmt};
+
+/// Leaves nothing of any score, and is no infinity: from one of these another cannot be subtracted.
+const HIDDEN: f32 = -1e30;
 
 /// Sees intermediate results by name, for comparing layers with another implementation.
 pub type Observer<'a> = &'a (dyn Fn(&str, &Tensor) + 'a);
@@ -53,6 +56,29 @@ impl<'a> Step<'a> {
             "encoder",
             format!("{why}; each token sees all others, so a text must be whole in one"),
         ))
+    }
+
+    /// What hides from each token those that are more than `reach` tokens before or behind it, to be added to scores
+    /// ([`AttnOption::Mask`]). `None` where no text is so long. `[n, longest text]`
+    ///
+    /// # Errors
+    /// If it has more elements than can be counted; else as [all operators](crate::backend::Backend#errors).
+    pub fn around(&self, reach: usize) -> Result<Option<Tensor>> {
+        let batch = self.plan.batch();
+        let (n, longest) = (batch.tokens.len(), batch.spans.iter().map(Span::context).max().unwrap_or(0));
+        if longest.saturating_sub(1) <= reach {
+            return Ok(None);
+        }
+        let many = || Error::invalid("mask", format!("{n} rows of {longest} are more than can be counted"));
+        let mut values = vec![0.0; n.checked_mul(longest).ok_or_else(many)?];
+        for span in &batch.spans {
+            let rows = values.chunks_exact_mut(longest).skip(span.start).take(span.len);
+            for (here, row) in (span.past..).zip(rows) {
+                let far = row.iter_mut().enumerate().filter(|(t, _)| t.abs_diff(here) > reach);
+                far.for_each(|(_, to)| *to = HIDDEN);
+            }
+        }
+        self.backend.upload(&values, [n, longest].into()).map(Some)
     }
 
     /// Shows an intermediate result to whoever looks on. `name` is only made where someone does.

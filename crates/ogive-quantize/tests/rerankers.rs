@@ -97,6 +97,52 @@ fn tensors_and_keys_are_the_converters() {
 }
 
 #[test]
+fn a_modern_bert_says_which_layers_are_local_and_how_it_is_pooled() {
+    for (name, window, thetas, pooling) in
+        [("modern-bert", 5, [3e3, 700.0], None), ("modern-bert-reranker", 8, [160e3, 1e4], Some(1))]
+    {
+        let file = made(name);
+        let key = |key: &str| format!("modern-bert.{key}");
+        let m = file.metadata();
+        assert_eq!(m.u64(&key("attention.sliding_window")).unwrap(), window, "{name}");
+        assert_eq!(m.u64(&key("attention.sliding_window_pattern")).unwrap(), 3);
+        let freqs = ["rope.freq_base", "rope.freq_base_swa"].map(|k| m.opt_f32(&key(k)).unwrap().unwrap());
+        assert_eq!(freqs, thetas, "{name}");
+        assert_eq!(m.opt_f32(&key("attention.layer_norm_epsilon")).unwrap(), Some(1e-3));
+        assert_eq!(m.u64(&key("classifier.pooling_type")).ok(), pooling);
+        let names = file.tensors().iter().map(|t| t.name().to_owned());
+        let own =
+            |name: &String| name.starts_with("cls") || name.starts_with("blk.1.") || !name.contains("blk");
+        let mut names: Vec<String> = names.filter(own).collect();
+        names.sort();
+        let block = ["attn_norm", "attn_output", "attn_qkv", "ffn_down", "ffn_norm", "ffn_up"];
+        let mut want: Vec<String> = block.iter().map(|t| format!("blk.1.{t}.weight")).collect();
+        want.extend(["output_norm.weight", "token_embd.weight", "token_embd_norm.weight"].map(Into::into));
+        let head = ["cls.norm.weight", "cls.output.bias", "cls.output.weight", "cls.weight"];
+        want.extend(head.iter().filter(|_| pooling.is_some()).map(|t| (*t).to_owned()));
+        want.sort();
+        assert_eq!(names, want, "{name}");
+        let back = ogive_weights::OpenOptions::new().of_gguf(file.into()).unwrap();
+        let said = back.config.opt_str("classifier_pooling").unwrap();
+        assert_eq!(
+            (back.config.usize("local_attention").unwrap(), said),
+            (window as usize, pooling.map(|_| "mean"))
+        );
+        let class = if pooling.is_some() { "ModernBertForSequenceClassification" } else { "ModernBertModel" };
+        assert_eq!(back.architecture, class);
+    }
+    for (key, value) in [
+        ("norm_bias", json!(true)),
+        ("hidden_activation", json!("relu")),
+        ("classifier_activation", json!("silu")),
+    ] {
+        let folder = changed("modern-bert-reranker", |c| c[key] = value, same, none);
+        let e = Input::open(folder.path()).map(|_| ()).unwrap_err().to_string();
+        assert!(e.contains(key), "{key}: {e}");
+    }
+}
+
+#[test]
 fn texts_and_pairs_are_cut_as_the_folder_cuts_them() {
     // As transformers converts vocabularies today, and as it did when bge-m3 was published, which keeps a space at the end.
     let newer = |json: &mut Value| {
@@ -117,6 +163,7 @@ fn texts_and_pairs_are_cut_as_the_folder_cuts_them() {
         ("xlm-roberta", &older, true),
         ("bert-reranker", &same, false),
         ("roberta-reranker", &same, false),
+        ("modern-bert-reranker", &same, false),
     ] {
         let folder = changed(name, same, change, none);
         let own = Tokenizer::from_folder(folder.path()).unwrap();
@@ -139,7 +186,10 @@ fn texts_and_pairs_are_cut_as_the_folder_cuts_them() {
                 );
             }
         }
-        assert_eq!(made.pair(&[7, 8], &[9]), own.pair(&[7, 8], &[9]), "{name}");
+        // ModernBERT has no types, and so has its file.
+        let pair = |tokenizer: &Tokenizer| tokenizer.pair(&[7, 8], &[9]).unwrap();
+        assert_eq!(pair(&made).0, pair(&own).0, "{name}");
+        assert_eq!(pair(&made).1 == pair(&own).1, !name.starts_with("modern"), "{name}");
     }
 }
 

@@ -96,7 +96,7 @@ fn texts_are_cut_as_the_tokenizers_package_cuts_them() {
 
 #[test]
 fn two_texts_are_one_as_their_vocabulary_says() {
-    for name in ["bert-reranker", "roberta-reranker"] {
+    for name in ["bert-reranker", "roberta-reranker", "modern-bert-reranker"] {
         let pairs = read(name, "golden.json")["pairs"].clone();
         let tokenizer = Tokenizer::from_folder(golden(name)).unwrap();
         let ids =

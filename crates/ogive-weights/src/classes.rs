@@ -280,6 +280,7 @@ fn fill_in(class: &str, settings: &mut Map<String, Value>) {
         | "Mamba2ForCausalLM"
         | "Mamba2Model" => names::epsilon(settings),
         "MiniMaxM2ForCausalLM" => names::minimax_names(settings),
+        class if class.starts_with("ModernBert") => names::modern_bert(settings),
         _ => {}
     }
     for (key, value) in all {
@@ -303,6 +304,7 @@ mod tests {
     #[test]
     fn silence_is_what_the_class_takes_it_for() {
         for (class, want) in [
+            ("RobertaForMaskedLM", json!({"pad_token_id": 1})),
             ("MistralForCausalLM", json!({"sliding_window": 4096})),
             ("MistralModel", json!({"sliding_window": 4096})),
             ("MixtralForCausalLM", json!({"rope_theta": 1e6, "rms_norm_eps": 1e-5})),
@@ -465,5 +467,19 @@ mod tests {
         ] {
             assert_eq!(filled(settings.clone()), settings);
         }
+    }
+
+    #[test]
+    fn positions_of_padding_and_bases_that_are_off_are_settled() {
+        let table = |more: Value| {
+            let mut settings = json!({"architectures": ["XLMRobertaModel"], "max_position_embeddings": 514});
+            settings.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            filled(settings)["max_position_embeddings"].clone()
+        };
+        assert_eq!([table(json!({})), table(json!({"pad_token_id": 3}))], [512, 510]);
+        assert_eq!([table(json!({"pad_token_id": null})), table(json!({"pad_token_id": 600}))], [514, 0]);
+        let bases =
+            json!({"architectures": ["ModernBertModel"], "global_rope_theta": 8.0, "local_rope_theta": null});
+        assert_eq!(filled(bases)["local_rope_theta"], 8.0);
     }
 }

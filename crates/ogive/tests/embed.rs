@@ -110,7 +110,7 @@ fn texts(name: &str) -> (Vec<String>, Vec<Vec<u32>>, Array2<f32>) {
     (of, ids, ndarray_npy::read_npy(self::golden(name).join("vectors.npy")).unwrap())
 }
 
-const ENCODERS: [&str; 3] = ["bert", "nomic-bert", "xlm-roberta"];
+const ENCODERS: [&str; 4] = ["bert", "nomic-bert", "xlm-roberta", "modern-bert"];
 
 #[test]
 fn encoders_give_the_vectors_of_sentence_transformers() {

@@ -29,7 +29,7 @@ fn changed(file: &str, change: impl FnOnce(&mut Value)) -> tempfile::TempDir {
 
 #[test]
 fn scores_are_those_of_transformers() {
-    for name in ["bert-reranker", "roberta-reranker"] {
+    for name in ["bert-reranker", "roberta-reranker", "modern-bert-reranker"] {
         let pairs = std::fs::read(golden(name).join("golden.json")).unwrap();
         let pairs: Value = serde_json::from_slice::<Value>(&pairs).unwrap()["pairs"].take();
         let texts: Vec<String> = serde_json::from_value(pairs["documents"].clone()).unwrap();

@@ -114,6 +114,9 @@ const CLASSES: &[(&str, &str)] = &[
     ("XLMRobertaForMaskedLM", "bert"),
     ("XLMRobertaForSequenceClassification", "bert"),
     ("NomicBertModel", "nomic-bert"),
+    ("ModernBertModel", roberta::MODERN),
+    ("ModernBertForMaskedLM", roberta::MODERN),
+    ("ModernBertForSequenceClassification", roberta::MODERN),
 ];
 
 /// What is converted, and what it becomes.
@@ -169,7 +172,7 @@ pub(crate) fn convert(checkpoint: &mut Checkpoint, folder: &Path) -> Result<(Met
         translations().into_iter().find(|t| t.architecture() == architecture).ok_or_else(known)?;
     let translation = match roberta::judges(class) {
         true => translation,
-        false => translation.without("cls").without("cls.output"),
+        false => translation.without("cls").without("cls.norm").without("cls.output"),
     };
     let model = Model { config, class, architecture, translation, sees };
     if config.has("quantization_config") && !is_float8(config) {

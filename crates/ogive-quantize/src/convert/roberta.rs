@@ -1,9 +1,10 @@
-//! RoBERTa and its kin, and heads for classes, as `bert`.
+//! RoBERTa and its kin as `bert`, ModernBERT, and heads for classes.
 //!
 //! llama.cpp knows one graph for all: positions begin at the first row of their table, so the rows that no token has are cut off, and a head is a
 //! layer `cls`, a tanh and `cls.output`. That is also what a BERT's pooler and classifier are, so they become these, though llama.cpp's own converter
 //! leaves the pooler out and its scores are then others.
 
+use super::settings::whole;
 use super::tensors::of_one;
 use super::{Keys, Model, refuse};
 use crate::input::Tensor;
@@ -11,6 +12,9 @@ use crate::{Error, Result};
 use gguf_file::StringArray;
 use ogive_tokenizer::Tokenizer;
 use ogive_weights::Change;
+
+/// ModernBERT.
+pub(super) const MODERN: &str = "modern-bert";
 
 /// GGUF's number for models that rank texts.
 pub(super) const RANK: u32 = 4;
@@ -24,9 +28,10 @@ fn is_kin(class: &str) -> bool {
     ["Camembert", "Roberta", "XLMRoberta"].iter().any(|kin| class.starts_with(kin))
 }
 
-/// A tensor's name as [`BertForSequenceClassification`] has it.
-pub(super) fn own_name(name: &str) -> String {
-    let name = ["bert.", "roberta."].iter().find_map(|model| name.strip_prefix(model)).unwrap_or(name);
+/// A tensor's name as `BertForSequenceClassification` has it, or `ModernBertModel`.
+pub(super) fn own_name(model: &Model<'_>, name: &str) -> String {
+    let places = if model.architecture == MODERN { &["model."][..] } else { &["bert.", "roberta."] };
+    let name = places.iter().find_map(|place| name.strip_prefix(place)).unwrap_or(name);
     for (own, usual) in [("classifier.dense.", "pooler.dense."), ("classifier.out_proj.", "classifier.")] {
         if let Some(leaf) = name.strip_prefix(own) {
             return format!("{usual}{leaf}");
@@ -37,8 +42,9 @@ pub(super) fn own_name(name: &str) -> String {
 
 /// What an encoder has for its training and for other answers than it is converted for.
 pub(super) fn is_beside(model: &Model<'_>, name: &str) -> bool {
-    let heads = ["cls.", "lm_head."].iter().any(|head| name.starts_with(head));
-    model.is_encoder() && (heads || !judges(model.class) && name.starts_with("pooler."))
+    let any = |heads: &[&str]| heads.iter().any(|head| name.starts_with(head));
+    let others = if model.architecture == MODERN { &["head.", "decoder."][..] } else { &["pooler."] };
+    model.is_encoder() && (any(&["cls.", "lm_head."]) || !judges(model.class) && any(others))
 }
 
 /// The table of positions without rows that no token has.
@@ -64,7 +70,13 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>, tensors: &[Tensor]) ->
     if !judges(model.class) {
         return Ok(());
     }
-    for name in ["cls.weight", "cls.bias", "cls.output.weight", "cls.output.bias"] {
+    let modern = model.architecture == MODERN;
+    for name in [
+        "cls.weight",
+        if modern { "cls.norm.weight" } else { "cls.bias" },
+        "cls.output.weight",
+        "cls.output.bias",
+    ] {
         if tensors.iter().all(|t| t.name != name) {
             let why = "the folder has none that becomes it, and the model judges texts by it; is the download complete?";
             return Err(Error::convert(format!("the tensor {name}"), why));
@@ -77,6 +89,39 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>, tensors: &[Tensor]) ->
     let labels = (0..classes).map(|i| named(i).unwrap_or_else(|| format!("LABEL_{i}")));
     keys.set("classifier.output_labels", labels.collect::<StringArray>());
     keys.set("pooling_type", RANK);
+    if modern {
+        // The class's own numbers: what its reader knows is checked when settings are read back.
+        let mean = model.config.opt_str("classifier_pooling")? == Some("mean");
+        keys.set("classifier.pooling_type", if mean { 1_u32 } else { 2 });
+    }
+    Ok(())
+}
+
+/// Sets what a ModernBERT has besides.
+pub(super) fn set_modern(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<()> {
+    let c = model.config;
+    for bias in ["attention_bias", "mlp_bias", "norm_bias", "classifier_bias"] {
+        if c.bool_or(bias, false)? {
+            return refuse(bias, "GGUF has no such biases for this architecture");
+        }
+    }
+    match c.opt_str("hidden_activation")?.unwrap_or("gelu") {
+        "gelu" => {}
+        "silu" => keys.set("hidden_act", "silu"),
+        _ => return refuse("hidden_activation", "GGUF knows gelu and silu for this architecture"),
+    }
+    if c.opt_str("classifier_activation")?.is_some_and(|act| act != "gelu") && judges(model.class) {
+        return refuse("classifier_activation", "GGUF knows gelu for this architecture");
+    }
+    keys.set("attention.layer_norm_epsilon", c.f32_or("norm_eps", 1e-5)?);
+    keys.set("attention.sliding_window", whole("local_attention", c.usize_or("local_attention", 128)?)?);
+    let every = c.usize_or("global_attn_every_n_layers", 3)?;
+    keys.set("attention.sliding_window_pattern", whole("global_attn_every_n_layers", every)?);
+    let thetas =
+        [("global_rope_theta", "rope_theta", 160_000.0), ("local_rope_theta", "rope_local_base_freq", 1e4)];
+    for ((own, later, usual), key) in thetas.into_iter().zip(["rope.freq_base", "rope.freq_base_swa"]) {
+        keys.set(key, c.opt_f32(own)?.or(c.opt_f32(later)?).unwrap_or(usual));
+    }
     Ok(())
 }
 
@@ -94,8 +139,12 @@ pub(super) fn separates(tokenizer: &Tokenizer) -> Option<bool> {
 
 /// That two texts are one in the file that was made as they are in the folder, where the model takes such.
 pub(super) fn check_pairs(class: &str, tokenizer: &Tokenizer, made: &Tokenizer) -> Result<()> {
+    // ModernBERT has no types, whatever its tokenizer says.
+    let typed = !class.starts_with("ModernBert");
     // Ids that both have: what is asked is what stands around them.
-    let of = |tokenizer: &Tokenizer| tokenizer.pair(&[0, 0], &[0, 0, 0]);
+    let of = |tokenizer: &Tokenizer| {
+        tokenizer.pair(&[0, 0], &[0, 0, 0]).map(|(ids, types)| (ids, typed.then_some(types)))
+    };
     match judges(class) && (of(tokenizer).is_none() || of(tokenizer) != of(made)) {
         true => refuse("post_processor", "GGUF cannot say how two texts are one, as this tokenizer has it"),
         false => Ok(()),

@@ -5,7 +5,7 @@
 
 use super::{
     Keys, Model, apertus, exaone4, falcon_h1, gemma3n, gemma4, granite, hunyuan, hybrid, latent, lfm2,
-    llama4, mamba, mamba2, mixtures, nemotron_h, refuse, rope, seeing, stablelm,
+    llama4, mamba, mamba2, mixtures, nemotron_h, refuse, roberta, rope, seeing, stablelm,
 };
 use crate::{Error, Result};
 use ogive_tensor::{Config, HostWeight};
@@ -92,6 +92,10 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
             }
         }
         "bert" | "nomic-bert" => encoder(keys, model, head_dim)?,
+        roberta::MODERN => {
+            encoder(keys, model, head_dim)?;
+            roberta::set_modern(keys, model)?;
+        }
         latent::ARCHITECTURE => latent::set(keys, model)?,
         hybrid::NEXT | hybrid::DENSE | hybrid::MIXTURE => {
             turning(keys, config, head_dim)?;

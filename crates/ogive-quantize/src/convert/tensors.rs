@@ -128,7 +128,7 @@ fn tied(model: &Model<'_>) -> Result<bool> {
 /// the first of those have other names for what a norm consists of.
 fn full_name(model: &Model<'_>, name: &str) -> String {
     if model.is_encoder() {
-        let name = roberta::own_name(name);
+        let name = roberta::own_name(model, name);
         let leaf = |old, new| name.strip_suffix(old).map(|norm| format!("{norm}{new}"));
         return leaf(".gamma", ".weight").or(leaf(".beta", ".bias")).unwrap_or(name);
     }
@@ -274,6 +274,8 @@ pub(super) fn complete(model: &Model<'_>, tensors: &[Tensor], embeds: bool) -> R
     let keys = gemma4::kinds(model)?;
     let otherwise = |layer: u64| match kinds.get(layer as usize) {
         Some(kind) => kind,
+        // A ModernBERT's first has a norm less.
+        None if layer == 0 && model.architecture == roberta::MODERN => "first",
         None if linear(layer) || convolves(layer) || space(layer) => "another",
         None => keys(layer).unwrap_or("attention"),
     };

@@ -77,7 +77,7 @@ pub(super) fn wrong(why: impl Into<String>) -> Error {
 pub(super) fn set(metadata: &mut Metadata, folder: &Path, rows: u64, class: &str) -> Result<()> {
     let tokenizer = Tokenizer::from_folder(folder)?;
     // Of models that compare two texts, and of their kin.
-    if metadata.str("general.architecture").is_ok_and(|own| own == "bert")
+    if metadata.str("general.architecture").is_ok_and(|own| own == "bert" || own == roberta::MODERN)
         && let Some(separates) = roberta::separates(&tokenizer)
     {
         metadata.set("tokenizer.ggml.add_sep_token", separates);

@@ -42,6 +42,14 @@ pub(super) fn trained_context(class: &str, settings: &mut Map<String, Value>) {
     }
 }
 
+/// A base of ModernBERT's local layers that is turned off is that of the others.
+pub(super) fn modern_bert(settings: &mut Map<String, Value>) {
+    let off = settings.get("local_rope_theta").is_some_and(Value::is_null);
+    if let (true, Some(theta)) = (off, settings.get("global_rope_theta").cloned()) {
+        settings.insert("local_rope_theta".into(), theta);
+    }
+}
+
 /// LFM2's keys under the names that other classes have for them; where both are there, its own count. And how wide a dense MLP is, which the
 /// class makes of `intermediate_size` and three settings more: here it is `intermediate_size`, as it is in GGUF.
 pub(super) fn lfm2_names(settings: &mut Map<String, Value>, dense: bool) {

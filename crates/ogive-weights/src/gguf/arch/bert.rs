@@ -1,4 +1,4 @@
-//! `bert` and `nomic-bert`: encoders, with norms after what they norm.
+//! `bert`, `nomic-bert` and `modern-bert`: encoders, the first two with norms after what they norm.
 //!
 //! A `bert` with word pieces and one of RoBERTa's kin are the same here: the converter cuts the positions off that no token has. One that judges
 //! texts is told by its head, as its header says no class.
@@ -8,7 +8,7 @@
 
 use crate::gguf::settings::copy;
 use crate::gguf::{Header, Settings, Translation};
-use ogive_tensor::Result;
+use ogive_tensor::{Error, Result};
 use serde_json::json;
 
 pub(super) fn bert() -> Translation {
@@ -49,6 +49,55 @@ pub(super) fn nomic_bert() -> Translation {
         .rename("blk.{}.ffn_down", "encoder.layers.{}.mlp.fc2")
         .rename("blk.{}.layer_output_norm", "encoder.layers.{}.norm2")
         .settings(|header, settings| encoder(header, settings, "silu"))
+}
+
+pub(super) fn modern_bert() -> Translation {
+    Translation::new("modern-bert", "ModernBertModel")
+        .rename("token_embd", "embeddings.tok_embeddings")
+        .rename("token_embd_norm", "embeddings.norm")
+        .rename("blk.{}.attn_norm", "layers.{}.attn_norm")
+        .rename("blk.{}.attn_qkv", "layers.{}.attn.Wqkv")
+        .rename("blk.{}.attn_output", "layers.{}.attn.Wo")
+        .rename("blk.{}.ffn_norm", "layers.{}.mlp_norm")
+        .rename("blk.{}.ffn_up", "layers.{}.mlp.Wi")
+        .rename("blk.{}.ffn_down", "layers.{}.mlp.Wo")
+        .rename("output_norm", "final_norm")
+        .rename("cls", "head.dense")
+        .rename("cls.norm", "head.norm")
+        .rename("cls.output", "classifier")
+        .settings(|header, settings| {
+            encoder(header, settings, header.str("hidden_act")?.unwrap_or("gelu"))?;
+            let activation = settings["hidden_act"].clone();
+            settings.insert("hidden_activation".into(), activation);
+            let numbers = [
+                ("attention.layer_norm_epsilon", "norm_eps"),
+                ("rope.freq_base", "global_rope_theta"),
+                ("rope.freq_base_swa", "local_rope_theta"),
+            ];
+            copy(header, settings, &numbers)?;
+            // Without a window no layer is local.
+            let window = header.usize("attention.sliding_window")?.filter(|window| *window > 0);
+            let every = header.usize("attention.sliding_window_pattern")?.unwrap_or(3);
+            settings.remove("layer_types");
+            settings.insert("global_attn_every_n_layers".into(), window.map_or(0, |_| every).into());
+            settings.insert("local_attention".into(), window.unwrap_or(0).into());
+            let judges = header.has_tensor("cls.output.weight");
+            if judges {
+                settings.insert("architectures".into(), json!(["ModernBertForSequenceClassification"]));
+            }
+            let pooling = match header.usize("classifier.pooling_type")? {
+                None if !judges => return Ok(()),
+                // The first files do not say.
+                None | Some(1) => "mean",
+                Some(2) => "cls",
+                Some(other) => {
+                    let why = format!("its head pools by {other}; known are 1 (mean), 2 (cls)");
+                    return Err(Error::unsupported("classifier.pooling_type", why));
+                }
+            };
+            settings.insert("classifier_pooling".into(), json!(pooling));
+            Ok(())
+        })
 }
 
 fn encoder(header: &Header<'_>, settings: &mut Settings, activation: &str) -> Result<()> {

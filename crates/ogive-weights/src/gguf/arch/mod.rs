@@ -100,6 +100,7 @@ fn texts() -> Vec<Translation> {
         gpt_oss::gpt_oss(),
         bert::bert(),
         bert::nomic_bert(),
+        bert::modern_bert(),
         deepseek::deepseek2(),
     ]
 }
