@@ -237,7 +237,7 @@ impl Chat {
             return Ok(None);
         }
         let made = self.messages.iter().map(|message| message.calls.len()).sum();
-        Ok(Some(Listener::new(self.template.call_syntax()?.clone(), tools.clone(), made)))
+        Ok(Some(Listener::new(self.template.call_syntax()?.clone(), tools, made)))
     }
 
     /// What the model reads of the conversation, and its text.

@@ -89,7 +89,7 @@ pub use ogive_engine::{self as engine, Pooling, backend, nn, sampler, tensor};
 pub use ogive_grammar as grammar;
 pub use ogive_models as models;
 pub use ogive_tokenizer as tokenizer;
-pub use ogive_tokenizer::tools::{Tool, ToolCall};
+pub use ogive_tokenizer::tools::{CallEvent, Tool, ToolCall};
 #[cfg(feature = "vision")]
 pub use ogive_vision as images;
 pub use ogive_weights as weights;

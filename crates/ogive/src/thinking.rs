@@ -8,7 +8,7 @@ use crate::Generate;
 use crate::calls::Listener;
 use crate::saved::Note;
 use crate::tokenizer::Tokenizer;
-use crate::tokenizer::tools::ToolCall;
+use crate::tokenizer::tools::{CallEvent, ToolCall};
 use std::collections::VecDeque;
 
 /// A piece of a reply. Any part may be empty.
@@ -21,12 +21,16 @@ pub struct Parts {
     pub answer: String,
     /// What it calls: comes with the last piece.
     pub calls: Vec<ToolCall>,
+    /// Calls as they come, of these and of such as are [taken back](CallEvent::TakenBack) in the end; no [text](CallEvent::Text) is among them. In
+    /// an answer's piece that has both, text behind a call that was taken back is that call's.
+    pub calling: Vec<CallEvent>,
 }
 
 impl Parts {
     /// Whether there is none of it.
     pub fn is_empty(&self) -> bool {
-        self.thinking.is_empty() && self.answer.is_empty() && self.calls.is_empty()
+        let said = !self.thinking.is_empty() || !self.answer.is_empty();
+        !said && self.calls.is_empty() && self.calling.is_empty()
     }
 
     /// Adds a piece that came after it.
@@ -34,6 +38,7 @@ impl Parts {
         self.thinking.push_str(&more.thinking);
         self.answer.push_str(&more.answer);
         self.calls.extend_from_slice(&more.calls);
+        self.calling.extend_from_slice(&more.calling);
     }
 }
 
@@ -191,6 +196,12 @@ impl State {
     }
 
     fn mark(&mut self, token: Token, out: &mut Parts) {
+        // Only what begins or ends a message ends a call.
+        if let (Place::Call, Some(listener)) = (self.place, &mut self.listener)
+            && token.mark != Mark::Message
+        {
+            listener.end(out);
+        }
         if matches!(self.place, Place::Begun | Place::Header | Place::Channel) {
             self.to = self.to.take().or_else(|| recipient(&self.held));
         }
@@ -207,7 +218,7 @@ impl State {
                 self.enter(Place::Header);
             }
             (Mark::Channel, _) => self.enter(Place::Channel),
-            (Mark::Message, Place::Begun | Place::Header | Place::Channel) if self.is_called() => {
+            (Mark::Message, Place::Begun | Place::Header | Place::Channel) if self.is_called(out) => {
                 self.place = Place::Call;
                 self.held.clear();
             }
@@ -218,9 +229,9 @@ impl State {
     }
 
     /// Begins a call, if the message is to a tool.
-    fn is_called(&mut self) -> bool {
-        let begun = self.listener.as_mut().zip(self.to.take()).map(|(listener, name)| listener.call(name));
-        begun.is_some()
+    fn is_called(&mut self, out: &mut Parts) -> bool {
+        let begun = self.listener.as_mut().zip(self.to.take());
+        begun.map(|(listener, name)| listener.call(name, out)).is_some()
     }
 
     /// A special token that is no mark.
@@ -235,31 +246,31 @@ impl State {
             _ => {}
         }
         if let Some(listener) = self.listener.as_mut().filter(|_| self.place == Place::Answer) {
-            out.answer += &listener.special(spelling);
+            listener.special(spelling, out);
         }
     }
 
     fn text(&mut self, text: &str, out: &mut Parts) {
         if let (Place::Call, Some(listener)) = (self.place, &mut self.listener) {
-            return listener.argument(text);
+            return listener.argument(text, out);
         }
         self.held.push_str(text);
         match self.place {
             Place::Begun | Place::Header | Place::Channel => {}
             Place::Before if self.held.trim().is_empty() => {}
             Place::Before => self.answers(out),
-            Place::Thinking => self.say(THINKING, &mut out.thinking),
-            Place::Answer | Place::Call => self.say(ANSWER, &mut out.answer),
+            Place::Thinking => self.say(THINKING, out),
+            Place::Answer | Place::Call => self.say(ANSWER, out),
         }
     }
 
     /// What was held was no mark's.
     fn answers(&mut self, out: &mut Parts) {
         (self.place, self.spoke[ANSWER]) = (Place::Answer, true);
-        self.say(ANSWER, &mut out.answer);
+        self.say(ANSWER, out);
     }
 
-    fn say(&mut self, part: usize, out: &mut String) {
+    fn say(&mut self, part: usize, out: &mut Parts) {
         let mut text = std::mem::take(&mut self.held);
         if self.tags && !self.spoke[part] {
             text = text.trim_start_matches('\n').to_owned();
@@ -268,9 +279,10 @@ impl State {
             self.held = text.split_off(text.trim_end_matches('\n').len());
         }
         self.spoke[part] |= !text.is_empty();
-        match self.listener.as_mut().filter(|_| part == ANSWER) {
-            Some(listener) => *out += &listener.text(&text),
-            None => out.push_str(&text),
+        match &mut self.listener {
+            _ if part == THINKING => out.thinking.push_str(&text),
+            Some(listener) => listener.text(&text, out),
+            None => out.answer.push_str(&text),
         }
     }
 
@@ -280,9 +292,7 @@ impl State {
             self.answers(out);
         }
         if let Some(listener) = &mut self.listener {
-            let (text, calls) = listener.finish();
-            out.answer += &text;
-            out.calls = calls;
+            listener.finish(out);
         }
     }
 }
@@ -373,8 +383,9 @@ impl Cut {
     /// Ends an answer that nobody waits for: what was held back is a call if it is whole, and text if not.
     pub(crate) fn end(&mut self) {
         if let Some(mut listener) = self.state.listener.take() {
-            let (answer, calls) = listener.finish();
-            self.said.push(&Parts { answer, calls, ..Parts::default() });
+            let mut parts = Parts::default();
+            listener.finish(&mut parts);
+            self.said.push(&parts);
         }
     }
 

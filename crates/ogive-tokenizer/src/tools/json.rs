@@ -22,6 +22,11 @@ impl Keys {
         Some(Self { name: Some(key_of(&|value| value == name)?), arguments: key_of(&is)? })
     }
 
+    /// Whether the arguments are under this key.
+    pub(super) fn is_arguments(&self, key: &str) -> bool {
+        key == self.arguments || ARGUMENTS.contains(&key)
+    }
+
     /// Adds the calls of a value: an object, a list of such, or one around another. `None` if it is or has anything else.
     pub(super) fn calls(&self, value: &Json, calls: &mut Vec<ToolCall>) -> Option<()> {
         match value {
@@ -32,14 +37,13 @@ impl Keys {
                 }
                 let (name, arguments) = match &self.name {
                     Some(key) => {
-                        let is_arguments = |key: &str| key == self.arguments || ARGUMENTS.contains(&key);
                         let known = |other: &String| {
-                            other == key || is_arguments(other) || BESIDE.contains(&&**other)
+                            other == key || self.is_arguments(other) || BESIDE.contains(&&**other)
                         };
                         if !object.keys().all(known) {
                             return None;
                         }
-                        let given = object.iter().find(|(key, _)| is_arguments(key));
+                        let given = object.iter().find(|(key, _)| self.is_arguments(key));
                         // Models leave out what there is not.
                         (
                             object.get(key)?.as_str()?,

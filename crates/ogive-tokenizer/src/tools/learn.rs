@@ -190,7 +190,8 @@ impl Shown {
         let (value, close) = json::value(&rest[at..])?;
         (value.as_object() == Some(&call.arguments)).then_some(())?;
         let id = rest[..at].split_once(ID).map(|(before, behind)| (before.to_owned(), behind.to_owned()));
-        Some((Form::Named { open: self.open(open), id, in_id: way.in_id }, open, close))
+        let before = pieces(rest[..at].trim_end()).last().unwrap_or_default().to_owned();
+        Some((Form::Named { open: self.open(open), before, id, in_id: way.in_id }, open, close))
     }
 
     /// A call as a language has it, if one reads it.

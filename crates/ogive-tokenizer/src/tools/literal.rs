@@ -16,13 +16,18 @@ const QUOTE: &str = "<|\"|>";
 impl Dialect {
     pub(super) const ALL: [Self; 2] = [Self::Python, Self::Gemma];
 
+    /// What is around arguments.
+    pub(super) fn brackets(self) -> (char, char) {
+        match self {
+            Self::Python => ('(', ')'),
+            Self::Gemma => ('{', '}'),
+        }
+    }
+
     /// The call that a text begins with, and what follows it.
     pub(super) fn call(self, text: &str) -> Option<(ToolCall, &str)> {
         let (name, rest) = name(text)?;
-        let (open, close) = match self {
-            Self::Python => ('(', ')'),
-            Self::Gemma => ('{', '}'),
-        };
+        let (open, close) = self.brackets();
         let (arguments, rest) = self.pairs(rest.strip_prefix(open)?, close, 0)?;
         Some((ToolCall::new("", name, arguments), rest))
     }

@@ -4,11 +4,16 @@
 //! model would. So a [`CallSyntax`] is read off a template, by rendering calls whose names and values are known, and believed only if
 //! it reads these calls back. Templates that nobody has seen work so too, and there is no list of models.
 
+mod begun;
 mod json;
 mod learn;
 mod literal;
 mod read;
+mod stream;
 mod tagged;
+
+pub use begun::OpenCall;
+pub use stream::{CallEvent, CallStream};
 
 use crate::template::Message;
 use json::Keys;
@@ -194,6 +199,8 @@ enum Form {
     Named {
         /// What stands before the name.
         open: String,
+        /// What stands right before the arguments.
+        before: String,
         /// What stands before an id and behind it, between the two.
         id: Option<(String, String)>,
         /// Whether an id has the name in it and stands in its place: `functions.f:0` (Kimi K2).
@@ -263,6 +270,12 @@ fn piece_ends(mark: &str) -> Vec<usize> {
         ends.push(at);
     }
     ends
+}
+
+/// Bytes of the longest end of `text` that `mark` begins with, the whole of `mark` excepted.
+fn overlap(text: &str, mark: &str) -> usize {
+    let most = text.len().min(mark.len().saturating_sub(1));
+    (1..=most).rev().find(|&n| mark.is_char_boundary(n) && text.ends_with(&mark[..n])).unwrap_or(0)
 }
 
 /// Letters of functions' names.

@@ -4,7 +4,9 @@ use super::{CallSyntax, Dialect, Form, Keys, Spoken, Tool, ToolCall, find, json,
 use serde_json::Value as Json;
 
 /// Marks of an answer that are tried: a model may speak of them.
-const MAX_MARKS: usize = 64;
+pub(super) const MAX_MARKS: usize = 64;
+/// Bytes between a call's name and its arguments: an id, and marks.
+pub(super) const MAX_BETWEEN: usize = 256;
 
 impl CallSyntax {
     /// Tells calls from text. `text` is an answer, with special tokens spelled out; `tools` say which arguments are texts where the syntax
@@ -41,11 +43,15 @@ impl CallSyntax {
         Spoken { text: parts.join("\n\n"), calls }
     }
 
+    /// The forms that calls may have, in the order in which they are tried.
+    pub(super) fn forms(&self) -> [Form; 3] {
+        let python = Form::Literal { open: "[".into(), dialect: Dialect::Python };
+        [self.form.clone(), Form::Json(Keys::default()), python]
+    }
+
     /// The calls that a text begins with, at a mark or bracket, and what follows them.
     fn calls<'t>(&self, text: &'t str, tools: &[Tool]) -> Option<(Vec<ToolCall>, &'t str)> {
-        let others =
-            [Form::Json(Keys::default()), Form::Literal { open: "[".into(), dialect: Dialect::Python }];
-        [&self.form, &others[0], &others[1]].into_iter().find_map(|form| {
+        self.forms().iter().find_map(|form| {
             let (mut calls, mut rest) = self.next(form, text, tools)?;
             while let Some((more, after)) = self.next(form, rest, tools) {
                 calls.extend(more);
@@ -56,7 +62,12 @@ impl CallSyntax {
     }
 
     /// The next call, or list of calls, and what follows it. `None` if something else is next, or one that is cut short.
-    fn next<'t>(&self, form: &Form, text: &'t str, tools: &[Tool]) -> Option<(Vec<ToolCall>, &'t str)> {
+    pub(super) fn next<'t>(
+        &self,
+        form: &Form,
+        text: &'t str,
+        tools: &[Tool],
+    ) -> Option<(Vec<ToolCall>, &'t str)> {
         let one = |(call, rest)| (vec![call], rest);
         match form {
             Form::Json(keys) => {
@@ -65,9 +76,10 @@ impl CallSyntax {
                 keys.calls(&value, &mut calls)?;
                 Some((calls, rest))
             }
-            Form::Named { open, id, in_id } => {
+            Form::Named { open, id, in_id, .. } => {
                 let (name, text) = name(self.opened(text, open)?)?;
-                let (between, _) = text.split_once('{')?;
+                let (between, _) =
+                    text.split_once('{').filter(|(between, _)| between.len() <= MAX_BETWEEN)?;
                 let (Json::Object(arguments), rest) = json::value(&text[between.len()..])? else {
                     return None;
                 };
@@ -97,7 +109,7 @@ impl CallSyntax {
     }
 
     /// A text without the marks at its beginning that belong to calls.
-    fn beside<'t>(&self, text: &'t str) -> &'t str {
+    pub(super) fn beside<'t>(&self, text: &'t str) -> &'t str {
         let mut rest = text.trim_start();
         while let Some(next) = self.around.iter().find_map(|mark| rest.strip_prefix(mark.as_str())) {
             rest = next.trim_start();
@@ -106,8 +118,30 @@ impl CallSyntax {
     }
 
     /// What follows `open`, which nothing is in front of but marks around calls.
-    fn opened<'t>(&self, text: &'t str, open: &str) -> Option<&'t str> {
+    pub(super) fn opened<'t>(&self, text: &'t str, open: &str) -> Option<&'t str> {
         let (at, end) = find(text, open)?;
         self.beside(&text[..at]).is_empty().then_some(&text[end..])
+    }
+
+    /// Whether a text has no more than what may be the beginning of a mark around calls.
+    pub(super) fn begins_mark(&self, text: &str) -> bool {
+        text.is_empty() || self.around.iter().any(|mark| mark.len() > text.len() && mark.starts_with(text))
+    }
+
+    /// Whether a text that is not [opened](Self::opened) may be with more.
+    pub(super) fn may_open(&self, text: &str, open: &str) -> bool {
+        let letters = |text: &str| text.split_whitespace().collect::<String>();
+        let open = letters(open);
+        let mut rest = text.trim_start();
+        loop {
+            // Marks around calls may be of those that open one.
+            if self.begins_mark(rest) || open.starts_with(&letters(rest)) {
+                return true;
+            }
+            match self.around.iter().find_map(|mark| rest.strip_prefix(mark.as_str())) {
+                Some(next) => rest = next.trim_start(),
+                None => return false,
+            }
+        }
     }
 }

@@ -31,6 +31,26 @@ pub(super) enum Between {
 }
 
 impl Between {
+    /// What stands before anything that may vary.
+    fn before(&self) -> &str {
+        match self {
+            Self::Always(between) | Self::By { before: between, .. } => between,
+        }
+    }
+
+    /// The spaces in front of a value that are not its own.
+    pub(super) fn spaces(&self) -> &str {
+        let (Self::Always(behind) | Self::By { after: behind, .. }) = self;
+        &behind[behind.trim_end().len()..]
+    }
+
+    /// The name of an argument that a text begins with, behind its tag; whether something says that a text follows, or that none does; and what follows.
+    pub(super) fn named<'t>(&self, text: &'t str) -> Option<(&'t str, Option<bool>, &'t str)> {
+        let (end, _) = find(text, self.before())?;
+        let (is_text, rest) = self.pass(&text[end..])?;
+        Some((text[..end].trim(), is_text, rest))
+    }
+
     /// Passes it; whether it says that a text follows, or that none does.
     fn pass<'t>(&self, text: &'t str) -> Option<(Option<bool>, &'t str)> {
         match self {
@@ -61,14 +81,7 @@ impl Tags {
                 };
                 return Some((ToolCall::new("", name, arguments), rest));
             };
-            let text = &rest[at..];
-            let between = match &self.value {
-                Between::Always(between) => between,
-                Between::By { before, .. } => before,
-            };
-            let (end, _) = find(text, between)?;
-            let key = text[..end].trim();
-            let (is_text, text) = self.value.pass(&text[end..])?;
+            let (key, is_text, text) = self.value.named(&rest[at..])?;
             let (end, behind) = find(text, &self.end)?;
             // A newline on either side belongs to tags that have one.
             let lines = self.end.starts_with('\n');
@@ -80,9 +93,12 @@ impl Tags {
     }
 }
 
+/// What may stand in front of a value, with its end behind it, and is no part of it.
+pub(super) const CDATA: &str = "<![CDATA[";
+
 /// A value as it stands between tags. What is no text is JSON, and of some templates Python, by the way they print it.
-fn value(said: &str, is_text: bool) -> Json {
-    let whole = said.trim().strip_prefix("<![CDATA[").and_then(|said| said.strip_suffix("]]>"));
+pub(super) fn value(said: &str, is_text: bool) -> Json {
+    let whole = said.trim().strip_prefix(CDATA).and_then(|said| said.strip_suffix("]]>"));
     let said = whole.unwrap_or(said);
     let json = || json::value(said).filter(|(_, rest)| rest.trim().is_empty()).map(|(value, _)| value);
     let read = || json().or_else(|| literal::python(said.trim()));
