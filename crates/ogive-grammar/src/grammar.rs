@@ -3,7 +3,7 @@
 //! Reading and compiling are two steps so that a program can refuse a user's grammar before it loads a model.
 
 use crate::constraint::Constraint;
-use crate::error::GrammarError;
+use crate::error::{GrammarError, at_most};
 use crate::rules::Rules;
 use crate::vocabulary::Vocabulary;
 use crate::{gbnf, lark, lexemes, regex, schema, walker};
@@ -39,6 +39,8 @@ struct Source {
     kind: Kind,
     text: String,
     form: Form,
+    /// What stands before a schema's JSON and, by a regular expression, behind it.
+    around: Option<[String; 2]>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +58,7 @@ enum Form {
 
 impl PartialEq for Grammar {
     fn eq(&self, other: &Self) -> bool {
-        self.0.kind == other.0.kind && self.0.text == other.0.text
+        (self.0.kind, &self.0.text, &self.0.around) == (other.0.kind, &other.0.text, &other.0.around)
     }
 }
 
@@ -64,13 +66,29 @@ impl Eq for Grammar {}
 
 impl fmt::Debug for Grammar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}({:?})", self.0.kind, self.0.text)
+        write!(f, "{:?}({:?})", self.0.kind, self.0.text)?;
+        self.0.around.as_ref().map_or(Ok(()), |around| write!(f, " between {around:?}"))
     }
 }
 
 /// Stack for llguidance, which goes down schemas and grammars by recursion: some kilobytes for each of at most
 /// [`schema::MAX_DEPTH`] levels. Only what is used of it takes memory.
 const STACK: usize = 256 << 20;
+
+/// The longest tokens there are, and some more.
+const MAX_AROUND: usize = 2048;
+
+/// A schema's JSON between other text, in llguidance's language.
+fn between(before: &str, schema: &Value, behind: &str) -> String {
+    let before = if before.is_empty() { String::new() } else { Value::from(before).to_string() };
+    let (end, behind) = match behind {
+        "" => ("", String::new()),
+        _ => ("BEHIND", format!("BEHIND: /{}/\n", behind.replace('/', "\\/"))),
+    };
+    format!(
+        "start: {before} json {end} | {before} SPACE json {end}\nSPACE: /[ \\n]{{1,4}}/\n{behind}json: %json {schema}\n"
+    )
+}
 
 impl Grammar {
     /// A grammar in GBNF, llama.cpp's language, that begins with the rule `root`.
@@ -93,6 +111,19 @@ impl Grammar {
         Ok(Self::new(Kind::JsonSchema, text, Form::Schema(schema::parse(text)?)))
     }
 
+    /// The same between other text: behind `before` and a little white space, and with a match of the regular expression `behind` after it. It is
+    /// for who holds an answer from some place on: a token may begin before the JSON does, and what it is in has to end.
+    ///
+    /// # Errors
+    /// As of [`json_schema`](Self::json_schema), and if `behind` is no regular expression.
+    pub fn json_schema_between(before: &str, text: &str, behind: &str) -> Result<Self, GrammarError> {
+        at_most("what is around a schema's JSON, in bytes", before.len().max(behind.len()), MAX_AROUND)?;
+        regex::parse(behind)?;
+        let (kind, form) = (Kind::JsonSchema, Form::Schema(schema::parse(text)?));
+        let around = Some([before, behind].map(str::to_owned));
+        Ok(Self(Arc::new(Source { kind, text: text.into(), form, around })))
+    }
+
     /// A match of a regular expression, in the syntax of the [`regex`](https://docs.rs/regex/latest/regex/#syntax) crate: the
     /// whole text, as if it stood between `^` and `$`.
     ///
@@ -103,7 +134,7 @@ impl Grammar {
     }
 
     fn new(kind: Kind, text: &str, form: Form) -> Self {
-        Self(Arc::new(Source { kind, text: text.into(), form }))
+        Self(Arc::new(Source { kind, text: text.into(), form, around: None }))
     }
 
     /// As it was given.
@@ -161,7 +192,10 @@ impl Grammar {
             }
             Form::Schema(schema) => {
                 schema::check(schema)?;
-                Ok(TopLevelGrammar::from_json_schema(schema.clone()))
+                Ok(match &self.0.around {
+                    None => TopLevelGrammar::from_json_schema(schema.clone()),
+                    Some([before, behind]) => TopLevelGrammar::from_lark(between(before, schema, behind)),
+                })
             }
         }
     }

@@ -329,3 +329,36 @@ fn drafts_of_single_schemas_change_nothing() {
         "prefixItems": [{"const": 1}], "items": false}, "type": "array"}"#;
     holds(&bytes(), schema, &["[[1]]", "[[]]"], &["[[2]]", "[[1,1]]"]);
 }
+
+#[test]
+fn json_may_stand_between_texts() {
+    let all = bytes();
+    let schema = r##"{"type": "object", "properties": {"a": {"$ref": "#/$defs/a"}}, "required": ["a"], "$defs": {"a": {"enum": ["x", 1]}}}"##;
+    let takes = |before: &str, behind: &str, text: &str| {
+        let constraint = Grammar::json_schema_between(before, schema, behind).unwrap().compile(&all).unwrap();
+        let ids: Vec<u32> = text.bytes().map(u32::from).collect();
+        takes(&constraint, &ids)
+    };
+    for before in ["", "\":", "/*\n", "{\"é\\", "%json {}"] {
+        for (json, taken) in [
+            ("{\"a\": \"x\"}", true),
+            (" {\"a\":1}", true),
+            ("\n{\"a\":1}", true),
+            ("{\"a\":2}", false),
+            ("{}", false),
+        ] {
+            assert_eq!(takes(before, "", &format!("{before}{json}")), taken, "{before}{json}");
+            assert_eq!(takes(before, "/?}+", &format!("{before}{json}/}}")), taken, "{before}{json}");
+            assert!(
+                !takes(before, "/?}+", &format!("{before}{json}"))
+                    && !takes(before, "", &format!("{before}{json}}}"))
+            );
+        }
+        assert!(before.is_empty() || !takes(before, "", "{\"a\":1}"));
+    }
+    let between = |before: &str, behind: &str| Grammar::json_schema_between(before, schema, behind);
+    let [a, b, c] = [("", ""), ("a", ""), ("", "a")].map(|(before, behind)| between(before, behind).unwrap());
+    assert!(a != b && a != c && a != Grammar::json_schema(schema).unwrap() && a == a.clone());
+    assert!(between(&" ".repeat(10_000), "").is_err() && between("", "(").is_err());
+    assert!(Grammar::json_schema_between("", "{\"a\": 1}", "").is_err());
+}
