@@ -15,11 +15,10 @@ use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 
 /// Templates whose calls are not read, and why.
-const NONE: [(&str, &str); 6] = [
+const NONE: [(&str, &str); 5] = [
     ("Kimi-K2-Instruct.jinja", "it changes a list, which sandboxes forbid; Kimi's own writes ids"),
     ("google-gemma-2-2b-it.jinja", "shows no calls"),
     ("llama-cpp-rwkv-world.jinja", "shows no calls"),
-    ("meetkai-functionary-medium-v3.2.jinja", "the prompt has the call's mark, which is text's as well"),
     ("microsoft-Phi-3.5-mini-instruct.jinja", "shows no calls"),
     ("muse-glimmer.jinja", "the name of who is spoken to comes first, and is the call's"),
 ];
@@ -284,5 +283,33 @@ fn nothing_that_is_said_is_too_much() {
         }
         let deep = format!("{said}{}", said.replace("Bern", &"[{\"".repeat(100_000)));
         assert!(syntax.read(&deep, &[], 0).text.len() <= deep.len());
+    }
+}
+
+/// functionary 3.2, whose prompt ends with the mark that stands before text as well.
+#[test]
+fn who_an_answer_is_to_is_no_text() {
+    let source = "{{ tools|tojson if tools }}{% for m in messages %}<|{{ m.role }}|>\n\n{% if m.role != 'assistant' %}{{ m.content }}{% else %}\
+        {% if m.content %}{{ '>>>all\n' ~ m.content }}{% endif %}\
+        {% for c in m.tool_calls or [] %}{{ '>>>' ~ c.function.name ~ '\n' + c.function.arguments }}{% endfor %}{% endif %}<|end|>{% endfor %}\
+        {% if add_generation_prompt %}{{ '<|assistant|>\n\n>>>' }}{% endif %}";
+    let template = ChatTemplate::new(source).unwrap();
+    let syntax = template.call_syntax().unwrap();
+    let read = |text: &str| {
+        let spoken = syntax.read(text, &tools(), 0);
+        (
+            spoken.text,
+            spoken.calls.into_iter().map(|call| (call.name, Value::from(call.arguments))).collect::<Vec<_>>(),
+        )
+    };
+    let call = |name: &str, arguments| (name.to_owned(), arguments);
+    assert_eq!(read("all\nHi {there}"), ("Hi {there}".into(), vec![]));
+    assert_eq!(read("now\n{}"), (String::new(), vec![call("now", json!({}))]));
+    assert_eq!(
+        read("all\nSee:>>>get_weather\n{\"city\": \"Bern\"}>>>now\n{}"),
+        ("See:".into(), vec![call("get_weather", json!({ "city": "Bern" })), call("now", json!({}))])
+    );
+    for text in ["", "all", "now\n{", "Hi", ">>>"] {
+        assert_eq!(read(text), (text.to_owned(), vec![]));
     }
 }

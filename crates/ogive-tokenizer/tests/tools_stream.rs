@@ -176,6 +176,12 @@ fn real_templates_calls_come_as_they_are_read() {
         }
         let template = ChatTemplate::new(&std::fs::read_to_string(&path).unwrap()).unwrap();
         let Ok(syntax) = template.call_syntax() else { continue };
+        if path.ends_with("meetkai-functionary-medium-v3.2.jinja") {
+            let said = "all\nSee:\n>>>get_weather\n{\"city\": \"Bern\"}>>>now\n{}>>>all\nSo >>all";
+            for text in [said, &said[9..], "all", "now\n{", ">>", ">>>all\n"] {
+                cut(syntax, text, &mut random);
+            }
+        }
         let mut options = ChatOptions::default();
         options.add_generation_prompt = false;
         options.tools = tools();

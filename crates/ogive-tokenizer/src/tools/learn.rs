@@ -5,7 +5,7 @@
 //! common only whole tags count, for `</a` is no mark. A syntax that does not read back the calls it was read off is none.
 
 use super::{
-    CallSyntax, Dialect, Form, Keys, Tags, Tool, ToolCall, json, piece_ends, pieces, tagged::Between,
+    CallSyntax, Dialect, Form, Keys, Lead, Tags, Tool, ToolCall, json, piece_ends, pieces, tagged::Between,
 };
 use crate::template::{ChatTemplate, TemplateError};
 use serde_json::{Map, Value as Json};
@@ -36,6 +36,8 @@ struct Way {
     in_id: bool,
     /// There is no text before a call.
     no_text: bool,
+    /// The prompt ends with the first mark of what may be text as well as a call.
+    lead: bool,
 }
 
 impl Way {
@@ -45,8 +47,8 @@ impl Way {
 }
 
 fn learn(template: &ChatTemplate) -> Option<CallSyntax> {
-    let way = |n| Way { arguments_as_text: n & 1 > 0, in_id: n & 2 > 0, no_text: n & 4 > 0 };
-    (0..8).map(way).find_map(|way| {
+    let way = |n| Way { arguments_as_text: n & 1 > 0, in_id: n & 2 > 0, no_text: n & 4 > 0, lead: n & 8 > 0 };
+    (0..16).map(way).find_map(|way| {
         let shown = Shown::of(template, way)?;
         let syntax = shown.syntax(way)?;
         shown.is_read_by(&syntax).then_some(syntax)
@@ -73,6 +75,7 @@ struct Shown {
     behind: String,
     one_text: bool,
     own_ids: bool,
+    lead: Option<Lead>,
 }
 
 impl Shown {
@@ -80,13 +83,15 @@ impl Shown {
         let text = serde_json::json!({ "type": "string", "description": "" });
         let schema = serde_json::json!({ "type": "object", "properties": { KEYS[0]: text, KEYS[1]: text }, "required": [] });
         let tools = NAMES.map(|name| Tool::new(name, "", schema.clone())).to_vec();
-        let render = |answer: Json| {
+        let rendered = |messages: Vec<Json>, prompt: bool| {
             let tools: Vec<Json> = tools.iter().map(Tool::to_json).collect();
-            let messages = serde_json::json!([{ "role": "user", "content": "?" }, answer]);
-            let all =
-                serde_json::json!({ "messages": messages, "tools": tools, "bos_token": "", "eos_token": "" });
+            let all = serde_json::json!({
+                "messages": messages, "tools": tools, "bos_token": "", "eos_token": "", "add_generation_prompt": prompt,
+            });
             template.render(&all, None).ok()
         };
+        let question = serde_json::json!({ "role": "user", "content": "?" });
+        let render = |answer: Json| rendered(vec![question.clone(), answer], false);
         let calls = |calls: &[&ToolCall]| {
             let calls: Vec<Json> = calls.iter().map(|call| call.to_json(way.arguments_as_text)).collect();
             render(serde_json::json!({ "role": "assistant", "content": way.content(), "tool_calls": calls }))
@@ -96,7 +101,11 @@ impl Shown {
         let whole = calls(&[&first])?;
         let said = render(serde_json::json!({ "role": "assistant", "content": SAID }))?;
         let start = common_prefix(&whole, &said).len();
-        let (_, behind) = said.split_once(SAID)?;
+        let (before, behind) = said.split_once(SAID)?;
+        let lead = match way.lead {
+            true => Some(lead(before, start, &rendered(vec![question.clone()], true)?)?),
+            false => None,
+        };
         let cut = |whole: &str| {
             let turn = whole.get(start..)?;
             Some(turn[..turn.len() - common_suffix(turn, behind).len()].to_owned())
@@ -116,7 +125,16 @@ impl Shown {
         };
         let one_text = thoughtful(way.content()) && !thoughtful(SAID.into());
         let two = two.map(|text| ([first.clone(), second], text));
-        Some(Self { tools, one: (first, one), number, two, behind: behind.to_owned(), one_text, own_ids })
+        Some(Self {
+            tools,
+            one: (first, one),
+            number,
+            two,
+            behind: behind.to_owned(),
+            one_text,
+            own_ids,
+            lead,
+        })
     }
 
     fn is_read_by(&self, syntax: &CallSyntax) -> bool {
@@ -134,7 +152,9 @@ impl Shown {
 
     fn syntax(&self, way: Way) -> Option<CallSyntax> {
         let call = &self.one.0;
-        let text = without_thoughts(&self.one.1);
+        let mark = self.lead.as_ref().map_or("", |lead| &lead.mark);
+        let whole = [mark, without_thoughts(&self.one.1)].concat();
+        let text = whole.as_str();
         let first_key = text.find(KEYS[0])?;
         let (form, open, close) = match json_form(call, text) {
             Some(found) => found,
@@ -157,8 +177,18 @@ impl Shown {
         let marks = self.marks(open, &form)?;
         let one_call = !self.two.as_ref().is_some_and(|(_, text)| text.contains(NAMES[1]));
         let (arguments_as_text, no_text, one_text) = (way.arguments_as_text, way.no_text, self.one_text);
-        let own_ids = self.own_ids;
-        Some(CallSyntax { marks, form, around, arguments_as_text, one_text, one_call, no_text, own_ids })
+        let (own_ids, lead) = (self.own_ids, self.lead.clone());
+        Some(CallSyntax {
+            marks,
+            form,
+            around,
+            arguments_as_text,
+            one_text,
+            one_call,
+            no_text,
+            own_ids,
+            lead,
+        })
     }
 
     /// What an answer's first call begins with: as many tags as an answer of text does not end with; and what each begins with, if that is
@@ -237,6 +267,9 @@ impl Shown {
 
     /// What stands before each name, of what stands before the first.
     fn open(&self, open: &str) -> String {
+        if let Some(lead) = &self.lead {
+            return lead.mark.clone();
+        }
         let second = self.two.as_ref().and_then(|(_, text)| self.between(text));
         let common =
             second.map(|between| common_suffix(open, between)).filter(|common| !common.trim().is_empty());
@@ -252,6 +285,14 @@ impl Shown {
         let (before_key, _) = rest.split_once(KEYS[0])?;
         Some(&before_key[..before_key.rfind(NAMES[1])?])
     }
+}
+
+/// What a prompt ends with that stands before a call as well as before text, behind `start` bytes, where text has more of its own before it.
+fn lead(before: &str, start: usize, prompt: &str) -> Option<Lead> {
+    let (shared, says) = (before.get(..start)?, before.get(start..)?);
+    let mark = &shared[shared.rfind(char::is_whitespace).map_or(0, |at| at + 1)..];
+    let is_mark = !mark.is_empty() && !says.trim().is_empty() && !mark.contains(char::is_alphanumeric);
+    (is_mark && prompt.ends_with(mark)).then(|| Lead { mark: mark.to_owned(), text: format!("{mark}{says}") })
 }
 
 /// Calls that are JSON: the form, what is before the first and behind the last.
@@ -272,7 +313,8 @@ fn without_thoughts(text: &str) -> &str {
 
 /// The pieces that are marks, and no brackets of JSON or Python.
 fn plain_pieces(text: &str) -> impl Iterator<Item = &str> {
-    pieces(text).filter(|piece| piece.len() > 1 && !piece.contains(['{', '}', '"', '\'']))
+    let pieces = pieces(text).map(|piece| piece.trim_start_matches(']'));
+    pieces.filter(|piece| piece.len() > 1 && !piece.contains(['{', '}', '"', '\'']))
 }
 
 /// Bytes that two texts begin with.

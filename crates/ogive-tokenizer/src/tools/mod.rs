@@ -6,6 +6,7 @@
 
 mod begun;
 mod json;
+mod lead;
 mod learn;
 mod literal;
 mod read;
@@ -17,6 +18,7 @@ pub use stream::{CallEvent, CallStream};
 
 use crate::template::Message;
 use json::Keys;
+use lead::Lead;
 use literal::Dialect;
 use serde_json::{Map, Value as Json};
 use tagged::Tags;
@@ -188,6 +190,8 @@ pub struct CallSyntax {
     pub(crate) no_text: bool,
     /// Whether the template takes no ids but such as are made here.
     own_ids: bool,
+    /// What the prompt has of an answer.
+    lead: Option<Lead>,
 }
 
 /// The kinds of syntax there are.
@@ -221,6 +225,12 @@ impl CallSyntax {
     #[must_use]
     pub fn marks(&self) -> &[String] {
         &self.marks
+    }
+
+    /// Whether arguments are written as JSON, as one value: so they can be held to a schema while they come.
+    #[must_use]
+    pub fn has_json_arguments(&self) -> bool {
+        matches!(self.form, Form::Json(_) | Form::Named { .. })
     }
 
     /// Whether an answer that begins so may be a call without a mark. It is one if there is a tool of the name.

@@ -16,6 +16,14 @@ impl CallSyntax {
     /// Models do not always write as their templates do. Spaces between marks may be others, and behind a mark may be JSON or Python.
     #[must_use]
     pub fn read(&self, text: &str, tools: &[Tool], made: usize) -> Spoken {
+        match &self.lead {
+            Some(lead) => self.read_whole(&lead.whole(text), tools, made),
+            None => self.read_whole(text, tools, made),
+        }
+    }
+
+    /// The same of an answer of which the prompt has nothing.
+    fn read_whole(&self, text: &str, tools: &[Tool], made: usize) -> Spoken {
         let bare = self.begins(text).then_some((0, true));
         let mut marked: Vec<usize> = self
             .marks
@@ -30,15 +38,21 @@ impl CallSyntax {
             let known = |call: &ToolCall| tools.iter().any(|tool| tool.name == call.name);
             (!bare || calls.iter().all(known)).then_some((at, calls, rest))
         });
+        // What the prompt had of it nobody is to see.
+        let own = |text: &'_ str| {
+            let mark = self.lead.as_ref().map_or("", |lead| &lead.mark);
+            text.strip_prefix(mark).unwrap_or(text).to_owned()
+        };
         let Some((at, mut calls, rest)) = read else {
-            return Spoken { text: text.to_owned(), calls: Vec::new() };
+            return Spoken { text: own(text), calls: Vec::new() };
         };
         for (n, call) in (made + 1..).zip(&mut calls) {
             if call.id.is_empty() || self.own_ids {
                 call.id = format!("call{n:05}");
             }
         }
-        let parts = [text[..at].trim_end(), self.beside(rest).trim_end()];
+        let before = own(&text[..at]);
+        let parts = [before.trim_end(), self.beside(rest).trim_end()];
         let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         Spoken { text: parts.join("\n\n"), calls }
     }
@@ -126,6 +140,18 @@ impl CallSyntax {
     /// Whether a text has no more than what may be the beginning of a mark around calls.
     pub(super) fn begins_mark(&self, text: &str) -> bool {
         text.is_empty() || self.around.iter().any(|mark| mark.len() > text.len() && mark.starts_with(text))
+    }
+
+    /// The same as [`beside`](Self::beside) of a text that may go on: `None` where it may do so with a mark.
+    pub(super) fn behind_marks<'t>(&self, text: &'t str) -> Option<&'t str> {
+        let mut rest = text.trim_start();
+        while !self.begins_mark(rest) {
+            match self.around.iter().find_map(|mark| rest.strip_prefix(mark.as_str())) {
+                Some(next) => rest = next.trim_start(),
+                None => return Some(rest),
+            }
+        }
+        None
     }
 
     /// Whether a text that is not [opened](Self::opened) may be with more.

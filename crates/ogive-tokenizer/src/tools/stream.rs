@@ -8,6 +8,7 @@ use super::begun::{Around, Begun, OpenCall, Outcome, Told};
 use super::read::MAX_MARKS;
 use super::{CallSyntax, Form, Tool, ToolCall, overlap};
 use serde_json::Value as Json;
+use std::sync::Arc;
 
 /// What comes of an answer that may have calls. An `index` counts the answer's calls from 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,10 +66,7 @@ pub enum CallEvent {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallStream {
-    syntax: CallSyntax,
-    forms: [Form; 3],
-    tools: Vec<Tool>,
-    made: usize,
+    fixed: Arc<Fixed>,
     /// All that came, and what of it is special tokens.
     text: String,
     special: Vec<(usize, usize)>,
@@ -86,8 +84,19 @@ pub struct CallStream {
     calls: Vec<ToolCall>,
     /// The call that was told to begin, and its arguments.
     open: Option<(String, String)>,
+    /// What may say that text follows, where that is said.
+    held: String,
     /// What is read is told if it is known to be a call: one without a mark, of a tool that there is not.
     silent: bool,
+}
+
+/// What stays the same: clones share it, as one is made for each token where a sampler follows.
+#[derive(Debug, PartialEq, Eq)]
+struct Fixed {
+    syntax: CallSyntax,
+    forms: [Form; 3],
+    tools: Vec<Tool>,
+    made: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,11 +128,10 @@ impl CallSyntax {
     #[must_use]
     pub fn stream(&self, tools: &[Tool], made: usize) -> CallStream {
         let (text, special, spaces, calls) = Default::default();
+        let lead = self.lead.as_ref().map(|lead| lead.mark.clone());
+        let fixed = Fixed { syntax: self.clone(), forms: self.forms(), tools: tools.to_vec(), made };
         CallStream {
-            syntax: self.clone(),
-            forms: self.forms(),
-            tools: tools.to_vec(),
-            made,
+            fixed: Arc::new(fixed),
             text,
             special,
             place: Place::Text,
@@ -137,6 +145,7 @@ impl CallSyntax {
             calls,
             open: None,
             silent: false,
+            held: lead.unwrap_or_default(),
         }
     }
 }
@@ -144,18 +153,41 @@ impl CallSyntax {
 impl CallStream {
     /// Takes more of the answer.
     pub fn push(&mut self, text: &str) -> Vec<CallEvent> {
-        self.text.push_str(text);
+        match &self.fixed.syntax.lead {
+            Some(lead) => {
+                let text = lead.next(&mut self.held, text);
+                if self.text.is_empty() && text.len() < lead.mark.len() {
+                    // It may be the mark that nobody is to see.
+                    self.held.insert_str(0, &text);
+                } else {
+                    self.take(&text);
+                }
+            }
+            None => self.text.push_str(text),
+        }
         self.advance(false)
+    }
+
+    /// Takes text of which the prompt may have had the first mark, which nobody is to see.
+    fn take(&mut self, text: &str) {
+        let lead = self.fixed.syntax.lead.as_ref().filter(|_| self.text.is_empty());
+        if let Some(lead) = lead.filter(|lead| text.starts_with(&lead.mark)) {
+            self.special.push((0, lead.mark.len()));
+        }
+        self.text.push_str(text);
     }
 
     /// Takes a special token, as it is spelled: it may be a mark, and is told in no text.
     pub fn push_special(&mut self, spelling: &str) -> Vec<CallEvent> {
+        self.release();
         self.special.push((self.text.len(), self.text.len() + spelling.len()));
-        self.push(spelling)
+        self.text.push_str(spelling);
+        self.advance(false)
     }
 
     /// When no more will come. What was held back is a call if it is whole, and text if not.
     pub fn finish(&mut self) -> Vec<CallEvent> {
+        self.release();
         let mut events = self.advance(true);
         let spaces = std::mem::take(&mut self.spaces);
         if self.calls.is_empty() && !spaces.is_empty() {
@@ -164,10 +196,22 @@ impl CallStream {
         events
     }
 
+    /// Nothing follows that could be taken out with what is held.
+    fn release(&mut self) {
+        let held = std::mem::take(&mut self.held);
+        self.take(&held);
+    }
+
     /// The calls that are whole. Until the answer has ended, some may be [taken back](CallEvent::TakenBack).
     #[must_use]
     pub fn calls(&self) -> &[ToolCall] {
         &self.calls
+    }
+
+    /// The syntax that is read.
+    #[must_use]
+    pub fn syntax(&self) -> &CallSyntax {
+        &self.fixed.syntax
     }
 
     /// All that came, special tokens spelled out.
@@ -176,16 +220,16 @@ impl CallStream {
         &self.text
     }
 
-    /// The call that has begun, if it is of a tool that there is and its arguments are JSON. Where that begins is a place in the [text](Self::text).
+    /// The call that has begun, if it is of a tool that there is and its arguments are JSON, up to their end.
     #[must_use]
     pub fn open(&self) -> Option<OpenCall<'_>> {
         let Place::Calls(here) = &self.place else { return None };
-        let open = here.begun.open(&self.forms[here.form]).filter(|open| self.is_known(open.name))?;
+        let open = here.begun.open().filter(|open| self.is_known(open.name))?;
         Some(OpenCall { at: here.next + open.at, ..open })
     }
 
     fn is_known(&self, name: &str) -> bool {
-        self.tools.iter().any(|tool| tool.name == name)
+        self.fixed.tools.iter().any(|tool| tool.name == name)
     }
 
     fn advance(&mut self, last: bool) -> Vec<CallEvent> {
@@ -224,14 +268,14 @@ impl CallStream {
                 return Err(Place::Text);
             }
             self.began = true;
-            if self.syntax.begins(answer) {
+            if self.fixed.syntax.begins(answer) {
                 self.tell_to(at, events);
                 return Ok(self.at(at, true));
             }
         }
         let text = &self.text[self.from..];
-        let found = self.syntax.marks.iter().filter_map(|mark| text.find(mark.as_str())).min();
-        let held = self.syntax.marks.iter().map(|mark| overlap(text, mark)).max().unwrap_or(0);
+        let found = self.fixed.syntax.marks.iter().filter_map(|mark| text.find(mark.as_str())).min();
+        let held = self.fixed.syntax.marks.iter().map(|mark| overlap(text, mark)).max().unwrap_or(0);
         let free = if last { text.len() } else { text.len() - held };
         let at = self.from + found.unwrap_or(text.len()).min(free);
         self.tell_to(at, events);
@@ -248,7 +292,7 @@ impl CallStream {
         let mut at = 0;
         for &(start, end) in &self.special {
             let spelling = &self.text[start..end];
-            let is_mark = self.syntax.marks.iter().any(|mark| mark.starts_with(spelling));
+            let is_mark = self.fixed.syntax.marks.iter().any(|mark| mark.starts_with(spelling));
             if is_mark || !self.text[at..start].trim().is_empty() {
                 break;
             }
@@ -259,14 +303,14 @@ impl CallStream {
 
     fn at(&mut self, at: usize, bare: bool) -> Place {
         self.tried += 1;
-        let begun = Begun::new(&self.forms[0]);
+        let begun = Begun::new(&self.fixed.forms[0]);
         Place::Calls(Box::new(Here { at, bare, form: 0, next: at, calls: 0, begun }))
     }
 
     /// Reads a call, or a list of calls.
     fn read(&mut self, mut here: Box<Here>, last: bool, events: &mut Vec<CallEvent>) -> Result<Place, Place> {
-        let form = &self.forms[here.form];
-        let around = Around { syntax: &self.syntax, form, tools: &self.tools, last };
+        let form = &self.fixed.forms[here.form];
+        let around = Around { syntax: &self.fixed.syntax, form, tools: &self.fixed.tools, last };
         let mut told = Vec::new();
         let outcome = here.begun.read(&around, &self.text[here.next..], &mut told);
         if outcome != Outcome::No {
@@ -295,7 +339,7 @@ impl CallStream {
                 self.take_back(here.calls, events);
                 if !self.calls.is_empty() {
                     Place::Marks(here.next)
-                } else if here.form + 1 < self.forms.len() {
+                } else if here.form + 1 < self.fixed.forms.len() {
                     (here.form, here.next) = (here.form + 1, here.at);
                     self.go_on(here)
                 } else {
@@ -307,7 +351,7 @@ impl CallStream {
     }
 
     fn go_on(&self, mut here: Box<Here>) -> Place {
-        (here.calls, here.begun) = (self.calls.len(), Begun::new(&self.forms[here.form]));
+        (here.calls, here.begun) = (self.calls.len(), Begun::new(&self.fixed.forms[here.form]));
         Place::Calls(here)
     }
 
@@ -319,19 +363,11 @@ impl CallStream {
     }
 
     /// Passes marks behind calls.
-    fn pass(&mut self, mut at: usize, last: bool) -> Result<Place, Place> {
-        loop {
-            let rest = self.text[at..].trim_start();
-            at = self.text.len() - rest.len();
-            if self.syntax.begins_mark(rest) && !last {
-                return Err(Place::Marks(at));
-            }
-            match self.syntax.around.iter().find(|mark| rest.starts_with(mark.as_str())) {
-                Some(mark) => at += mark.len(),
-                None => break,
-            }
-        }
-        self.told = at;
+    fn pass(&mut self, at: usize, last: bool) -> Result<Place, Place> {
+        let (behind, syntax) = (&self.text[at..], &self.fixed.syntax);
+        let rest = if last { Some(syntax.beside(behind)) } else { syntax.behind_marks(behind) };
+        let Some(rest) = rest else { return Err(Place::Marks(at)) };
+        self.told = self.text.len() - rest.len();
         self.behind = true;
         self.spaces = if self.said { "\n\n" } else { "" }.to_owned();
         Ok(Place::Rest)
@@ -398,8 +434,8 @@ impl CallStream {
             arguments.to_string()
         });
         push_json(index, json, events);
-        if call.id.is_empty() || self.syntax.own_ids {
-            call.id = format!("call{:05}", self.made + index + 1);
+        if call.id.is_empty() || self.fixed.syntax.own_ids {
+            call.id = format!("call{:05}", self.fixed.made + index + 1);
         }
         self.open = None;
         self.calls.push(call.clone());

@@ -30,7 +30,7 @@ pub(crate) fn tools() -> Vec<Tool> {
 
 /// What families that are not among the published templates write, by the part of their templates that writes it, and what a model says,
 /// which differs from it in spaces.
-pub(crate) const FAMILIES: [(&str, &str, &str); 14] = [
+pub(crate) const FAMILIES: [(&str, &str, &str); 20] = [
     (
         "Kimi K2, with ids that have the name in them",
         "<|tool_calls_section_begin|>{% for c in m.tool_calls %}<|tool_call_begin|>{{ c.id }}<|tool_call_argument_begin|>{{ c.function.arguments|tojson }}<|tool_call_end|>{% endfor %}<|tool_calls_section_end|>",
@@ -97,6 +97,36 @@ pub(crate) const FAMILIES: [(&str, &str, &str); 14] = [
         "ids of nine letters alone, as Mistral's",
         "{% for c in m.tool_calls %}{{ raise_exception('id') if c.id|length != 9 }}{% endfor %}[TOOL_CALLS] {{ m.tool_calls|map(attribute='function')|list|tojson }}",
         "[TOOL_CALLS] [{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Bern\"}, \"id\": \"0\"}, {\"name\": \"now\", \"id\": \"1\"}]",
+    ),
+    (
+        "functionary 3.1",
+        "{% for c in m.tool_calls %}{{ '<function=' ~ c.function.name ~ '>' + c.function.arguments + '</function>' }}{% endfor %}",
+        "<function=get_weather>{\"city\": \"Bern\"}</function><function=now>{}</function>",
+    ),
+    (
+        "FireFunction",
+        " functools[{% for c in m.tool_calls %}{{ '{\"name\": \"' ~ c.function.name ~ '\", \"arguments\": ' + c.function.arguments + '}' }}{{ ', ' if not loop.last }}{% endfor %}]",
+        " functools[{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Bern\"}}, {\"name\": \"now\", \"arguments\": {}}]",
+    ),
+    (
+        "Command R+",
+        "\nAction:\n```json\n[\n{% for c in m.tool_calls %}    {\n        \"tool_name\": \"{{ c.function.name }}\",\n        \"parameters\": {{ c.function.arguments|tojson(indent=4)|indent(8) }}\n    }{{ ',\n' if not loop.last }}{% endfor %}\n]```\n",
+        "Action:\n```json\n[\n    {\n        \"tool_name\": \"get_weather\",\n        \"parameters\": {\n            \"city\": \"Bern\"\n        }\n    },\n    {\n        \"tool_name\": \"now\",\n        \"parameters\": {}\n    }\n]```",
+    ),
+    (
+        "Seed-OSS",
+        "{% for c in m.tool_calls %}\n<seed:tool_call>\n<function={{ c.function.name }}>\n{% for k, v in c.function.arguments|items %}<parameter={{ k }}>{{ v if v is string else v|string }}</parameter>\n{% endfor %}</function>\n</seed:tool_call>{% endfor %}",
+        "<seed:tool_call>\n<function=get_weather>\n<parameter=city>Bern</parameter>\n</function>\n</seed:tool_call>\n<seed:tool_call>\n<function=now>\n</function>\n</seed:tool_call>",
+    ),
+    (
+        "Apriel",
+        "\n<tool_calls>[{% for c in m.tool_calls %}{{ '{\"name\": \"' ~ c.function.name ~ '\", \"arguments\": ' + c.function.arguments|string }}{{ ', \"id\": \"' ~ c.id ~ '\"' if not loop.last }}{{ '}' }}{{ ', ' if not loop.last }}{% endfor %}]</tool_calls>",
+        "\n<tool_calls>[{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Bern\"}}, {\"name\": \"now\", \"arguments\": {}}]</tool_calls>",
+    ),
+    (
+        "Nemotron Super",
+        "<TOOLCALL>[{% for c in m.tool_calls %}{{ '{\"name\": \"' ~ c.function.name ~ '\", \"arguments\": ' }}{{ c.function.arguments|tojson }}{{ '}' ~ (', ' if not loop.last else '') }}{% endfor %}]</TOOLCALL>",
+        "<TOOLCALL>[{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Bern\"}}, {\"name\": \"now\", \"arguments\": {}}]</TOOLCALL>",
     ),
 ];
 pub(crate) const CODER: &str = "{% for c in m.tool_calls %}\n<tool_call>\n<function={{ c.function.name }}>\n{% for k, v in c.function.arguments.items() %}<parameter={{ k }}>\n{{ v }}\n</parameter>\n{% endfor %}</function>\n</tool_call>{% endfor %}";

@@ -34,18 +34,18 @@ pub(super) enum Outcome {
     Done(Vec<ToolCall>, usize),
 }
 
-/// A call that has begun, and where its JSON stands.
+/// A call that has begun, and where its arguments stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OpenCall<'a> {
     /// The function's name.
     pub name: &'a str,
-    /// The byte of the answer's [text](super::CallStream::text) at which the JSON begins that has the arguments; the text's end, where nothing
-    /// of it has come yet.
+    /// The byte of the answer's [text](super::CallStream::text) at which the arguments' JSON begins: the text's end, where that has to
+    /// come next.
     pub at: usize,
-    /// Under which keys the name and the arguments are, where that JSON is the whole call: without one for the name, this is the
-    /// arguments' key. `None` where it is the arguments alone.
-    pub keys: Option<(Option<&'a str>, &'a str)>,
+    /// How many brackets of the call's own close behind the arguments, with a few short members before the first of them perhaps, such as
+    /// an id. Up to there it is open.
+    pub closes: usize,
 }
 
 /// What is around a call that is read.
@@ -117,13 +117,13 @@ impl Begun {
         if around.last && read == Outcome::More { around.whole(text) } else { read }
     }
 
-    /// The call that is open, where its arguments are JSON; by the text that was read.
-    pub(super) fn open<'a>(&'a self, form: &'a Form) -> Option<OpenCall<'a>> {
-        match (self, form) {
-            (Self::Objects(objects), Form::Json(keys)) => objects.open(keys),
-            (Self::Named(named), _) => {
+    /// The call that is open, where its arguments are JSON and are to come, or do.
+    pub(super) fn open(&self) -> Option<OpenCall<'_>> {
+        match self {
+            Self::Objects(objects) => objects.open(),
+            Self::Named(named) => {
                 let (name, at) = named.call.as_ref()?;
-                Some(OpenCall { name, at: *at, keys: None })
+                Some(OpenCall { name, at: *at, closes: 0 })
             }
             _ => None,
         }

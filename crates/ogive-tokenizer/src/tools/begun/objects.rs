@@ -15,6 +15,8 @@ pub(in crate::tools) struct Objects {
     quote: usize,
     /// The one that is read.
     object: Option<Object>,
+    /// Whether its member that is read is its arguments.
+    due: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,10 +45,8 @@ impl Objects {
         out: &mut Vec<Told>,
     ) -> Outcome {
         if self.scanner.is_none() {
-            let rest = around.syntax.beside(text.trim_start_matches([',', ';', ' ', '\n']));
-            if around.syntax.begins_mark(rest) {
-                return Outcome::More;
-            }
+            let rest = text.trim_start_matches([',', ';', ' ', '\n']);
+            let Some(rest) = around.syntax.behind_marks(rest) else { return Outcome::More };
             if !rest.starts_with(['{', '[']) {
                 return Outcome::No;
             }
@@ -78,6 +78,9 @@ impl Objects {
         out: &mut Vec<Told>,
     ) -> bool {
         let depth = scanner.depth();
+        if seen != Seen::Within {
+            self.due = false;
+        }
         let quoted = || json::value(&text[self.quote..=at])?.0.as_str().map(str::to_owned);
         match (&mut self.object, seen) {
             (_, Seen::Quote) => self.quote = at,
@@ -95,6 +98,7 @@ impl Objects {
             }
             (Some(object), Seen::Key) if depth == object.depth => {
                 object.key = quoted().unwrap_or_default();
+                self.due = keys.is_arguments(&object.key) || keys.name.is_none() && object.key != "function";
                 if keys.name.is_none() && object.key != "function" {
                     object.name = object.name.take().or_else(|| Some(object.key.clone()));
                 }
@@ -139,9 +143,10 @@ impl Objects {
         }
     }
 
-    pub(super) fn open<'a>(&'a self, keys: &'a Keys) -> Option<OpenCall<'a>> {
-        let object = self.object.as_ref().filter(|object| object.depth == object.outer)?;
-        let keys = Some((keys.name.as_deref(), &*keys.arguments));
-        Some(OpenCall { name: object.name.as_deref()?, at: object.from, keys })
+    pub(super) fn open(&self) -> Option<OpenCall<'_>> {
+        let object = self.object.as_ref()?;
+        let due = || (self.due && self.scanner.as_ref()?.is_before_value()).then_some(self.at);
+        let closes = 1 + object.depth - object.outer;
+        Some(OpenCall { name: object.name.as_deref()?, at: object.arguments.or_else(due)?, closes })
     }
 }

@@ -72,6 +72,11 @@ impl Scanner {
         self.open.iter().rev().skip(1).all(|object| !object)
     }
 
+    /// Whether a value has to come next.
+    pub(super) fn is_before_value(&self) -> bool {
+        self.at == At::Value { end: false }
+    }
+
     /// Takes a byte. `None` if no JSON goes on so.
     pub(super) fn push(&mut self, byte: u8) -> Option<Seen> {
         let space = matches!(byte, b' ' | b'\n' | b'\r' | b'\t');
