@@ -10,7 +10,6 @@ use crate::tokenizer::tools::{CallEvent, CallStream, CallSyntax, Tool, ToolCall}
 /// Listens for calls in an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Listener {
-    syntax: CallSyntax,
     stream: CallStream,
     /// Calls that the conversation has had.
     made: usize,
@@ -21,9 +20,9 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    pub(crate) fn new(syntax: CallSyntax, tools: &[Tool], made: usize) -> Self {
+    pub(crate) fn new(syntax: &CallSyntax, tools: &[Tool], made: usize) -> Self {
         let stream = syntax.stream(tools, made);
-        Self { syntax, stream, made, told: None, open: None }
+        Self { stream, made, told: None, open: None }
     }
 
     /// Takes more of the answer; gives what can no longer be a call, and what is one.
@@ -43,7 +42,7 @@ impl Listener {
 
     /// Whether this may be the beginning of calls.
     pub(crate) fn may_begin(&self, spelling: &str) -> bool {
-        self.syntax.marks().iter().any(|mark| mark.starts_with(spelling))
+        self.stream.syntax().marks().iter().any(|mark| mark.starts_with(spelling))
     }
 
     /// A call begins whose marks have no text, of what is spoken to.
@@ -91,6 +90,17 @@ impl Listener {
                 out.answer += &format!("to={name} {arguments}");
             }
         }
+    }
+
+    /// Whose arguments are written or have to come, if it is JSON; at how many of the last bytes they begin; and how many brackets close behind
+    /// them.
+    #[cfg(feature = "grammar")]
+    pub(crate) fn open(&self) -> Option<(&str, usize, usize)> {
+        if let Some((name, arguments)) = &self.open {
+            return Some((name, arguments.len(), 0));
+        }
+        let open = self.stream.open().filter(|_| self.told.is_none())?;
+        Some((open.name, self.stream.text().len() - open.at, open.closes))
     }
 
     /// When no more will come: what was held back and is text, and the calls.

@@ -200,11 +200,9 @@ impl Chat {
 
     /// `with`: what the last message is, which goes where it is not answered.
     fn go_on(&mut self, how: &Generate, chain: Chain, with: Begins) -> Result<Reply<'_>> {
-        let answer = self.listener().and_then(|listener| Ok((listener, self.rendered()?)));
-        let answer = answer.and_then(|(listener, (prompt, text))| {
-            let cut = Cut::after(&text, self.session.model().tokenizer()?, how, listener);
-            Ok((cut, self.session.generate_with(prompt, how, chain)?))
-        });
+        let answer = self
+            .ready(how)
+            .and_then(|(prompt, cut, over)| Ok((cut, self.session.generate_over(prompt, how, chain, over)?)));
         match answer {
             Ok((cut, mut generation)) => {
                 generation.cut = cut;
@@ -230,6 +228,18 @@ impl Chat {
         }
     }
 
+    /// What the model reads, what tells its answer apart, and what holds that beside `how`'s own.
+    fn ready(&self, how: &Generate) -> Result<(Prompt, Option<Cut>, Over)> {
+        let listener = self.listener()?;
+        let (prompt, text) = self.rendered()?;
+        let cut = Cut::after(&text, self.session.model().tokenizer()?, how, listener);
+        #[cfg(feature = "grammar")]
+        if let Some(strict) = self.strict(how, cut.as_ref())? {
+            return Ok((prompt, cut, Box::new(|chain| chain.first(strict))));
+        }
+        Ok((prompt, cut, Box::new(|chain| chain)))
+    }
+
     /// Who listens for calls of tools, if there are any.
     fn listener(&self) -> Result<Option<Listener>> {
         let tools = &self.options.tools;
@@ -237,7 +247,18 @@ impl Chat {
             return Ok(None);
         }
         let made = self.messages.iter().map(|message| message.calls.len()).sum();
-        Ok(Some(Listener::new(self.template.call_syntax()?.clone(), tools, made)))
+        Ok(Some(Listener::new(self.template.call_syntax()?, tools, made)))
+    }
+
+    /// What holds calls to their schemas, if that was asked for.
+    #[cfg(feature = "grammar")]
+    fn strict(&self, how: &Generate, cut: Option<&Cut>) -> Result<Option<crate::strict::Strict>> {
+        let tools = &self.options.tools;
+        let Some(cut) = cut.filter(|_| how.strict && !tools.is_empty()) else { return Ok(None) };
+        if !self.template.call_syntax()?.has_json_arguments() {
+            return Err(crate::forced::no_json("holding calls to their schemas"));
+        }
+        crate::strict::Strict::new(self.session.model(), tools, cut).map(Some)
     }
 
     /// What the model reads of the conversation, and its text.
@@ -253,6 +274,9 @@ impl Chat {
         Ok((Prompt::Rendered(text.clone()), text))
     }
 }
+
+/// Puts what holds one answer before a chain.
+type Over = Box<dyn FnOnce(Chain) -> Chain>;
 
 /// What an answer came with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -314,7 +338,7 @@ impl<'c> Reply<'c> {
         Ok(self.step_parts()?.map(|parts| parts.answer))
     }
 
-    /// One step of the model and what came of its thoughts and of the answer.
+    /// One step of the model and what came of its thoughts, of the answer and of [calls](Parts::calling).
     ///
     /// # Errors
     /// If the step fails.

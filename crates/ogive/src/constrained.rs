@@ -17,18 +17,23 @@ struct Held {
     text: String,
 }
 
-/// How the text of such a stage begins.
-const HELD: &str = "grammar:";
+/// How the text of a stage that holds one answer begins.
+const HELD: [&str; 2] = ["grammar:", "strict:"];
 
 /// Whether it is a stage that an answer was held to.
 pub(crate) fn is_held(stage: &dyn Stage) -> bool {
-    stage.text().starts_with(HELD)
+    HELD.iter().any(|held| stage.text().starts_with(held))
+}
+
+/// The text of such a stage.
+pub(crate) fn held_name(kind: &str, which: u64) -> String {
+    format!("{kind}:{which:016x}")
 }
 
 impl Held {
     fn new(constraint: Constraint, grammar: &Grammar, on_and_on: bool) -> Self {
         let which = format!("{grammar:?} {on_and_on}");
-        Self { constraint, text: format!("{HELD}{:016x}", Digest::of(which.as_bytes())) }
+        Self { constraint, text: held_name("grammar", Digest::of(which.as_bytes())) }
     }
 }
 

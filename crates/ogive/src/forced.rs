@@ -76,8 +76,7 @@ impl Chat {
         };
         let before = text.find(MARK).and_then(|mark| text[..mark].rfind('{')).filter(object);
         let named = before.and_then(|at| Some((text[..at].rfind(&tool.name)?, at)));
-        let none = "this model's arguments are not written as JSON, so they cannot be held to a schema";
-        let (name, arguments) = named.ok_or_else(|| wrong(none))?;
+        let (name, arguments) = named.ok_or_else(|| no_json(DOING))?;
         let cut = |at: usize| match &prompt {
             #[cfg(feature = "vision")]
             Prompt::Shown { images, rendered, .. } => {
@@ -99,6 +98,14 @@ impl Chat {
     }
 }
 
+const DOING: &str = "having a tool called";
+
 fn wrong(why: &str) -> Error {
-    tensor::Error::invalid("having a tool called", why).into()
+    tensor::Error::invalid(DOING, why).into()
+}
+
+/// Arguments that a template writes otherwise than as JSON.
+pub(crate) fn no_json(doing: &str) -> Error {
+    let why = "this model's arguments are not written as JSON, so they cannot be held to a schema";
+    tensor::Error::invalid(doing, why).into()
 }

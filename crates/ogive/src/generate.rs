@@ -72,6 +72,9 @@ pub struct Generate {
     /// What the answer must be.
     #[cfg(feature = "grammar")]
     pub grammar: Option<Grammar>,
+    /// Whether the arguments of calls are held to their tools' schemas.
+    #[cfg(feature = "grammar")]
+    pub strict: bool,
 }
 
 impl Default for Generate {
@@ -95,6 +98,8 @@ impl Generate {
             logprobs: None,
             #[cfg(feature = "grammar")]
             grammar: None,
+            #[cfg(feature = "grammar")]
+            strict: false,
         }
     }
 

@@ -54,6 +54,8 @@ mod rerank;
 mod saved;
 mod session;
 mod stop;
+#[cfg(feature = "grammar")]
+mod strict;
 mod thinking;
 #[cfg(feature = "vision")]
 mod vision;

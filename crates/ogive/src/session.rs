@@ -78,6 +78,17 @@ impl Session {
         how: &Generate,
         chain: Chain,
     ) -> Result<Generation<'_>> {
+        self.generate_over(prompt, how, chain, |chain| chain)
+    }
+
+    /// The same with what else this answer is held to, over the chain.
+    pub(crate) fn generate_over(
+        &mut self,
+        prompt: impl Into<Prompt>,
+        how: &Generate,
+        chain: Chain,
+        over: impl FnOnce(Chain) -> Chain,
+    ) -> Result<Generation<'_>> {
         let asked = Instant::now();
         let (ids, inputs) = self.model.read_within(&prompt.into(), self.model.context())?;
         let seeing = if inputs.is_empty() { Duration::ZERO } else { asked.elapsed() };
@@ -86,7 +97,7 @@ impl Session {
         let chain = self.model.endless(how, chain)?;
         #[cfg(feature = "grammar")]
         let (chain, constraint) = self.model.constrained(how, chain)?;
-        let mut generation = self.start(ids, inputs, how, chain, false)?;
+        let mut generation = self.start(ids, inputs, how, over(chain), false)?;
         generation.times.seeing = seeing;
         #[cfg(feature = "grammar")]
         let generation = generation.held_to(constraint);

@@ -362,6 +362,12 @@ impl Cut {
         (self.state.place, self.state.held.clone())
     }
 
+    /// Who listens for calls.
+    #[cfg(feature = "grammar")]
+    pub(crate) fn listener(&self) -> Option<&Listener> {
+        self.state.listener.as_ref()
+    }
+
     /// What a token says, on its way into the filter. A mark that texts do not show says nothing. `special` spells a special token.
     pub(crate) fn hear(&mut self, id: u32, said: &str, special: impl FnOnce() -> Option<String>) {
         let mark = self.marks.iter().find(|token| token.id == id).copied();

@@ -1,11 +1,14 @@
 //! Calls of tools are no part of an answer, and the template writes them as the model did.
 #![allow(clippy::unwrap_used)]
 
+#[path = "common/calls.rs"]
+mod calls;
 #[path = "common/words.rs"]
 mod words;
 
+use calls::{BARE, CHANNELS, MARKS, TAGS};
 use ogive::tokenizer::template::{ChatOptions, ChatTemplate, Message};
-use ogive::{Chat, Generate, Model, Tool, ToolCall};
+use ogive::{CallEvent, Chat, Generate, Model, Tool, ToolCall};
 use serde_json::{Map, Value, json};
 use std::fs;
 use std::path::Path;
@@ -13,33 +16,10 @@ use std::path::Path;
 const NOW: &str = r#"{"name": "now", "arguments": {"zone": "cet"}}"#;
 const ZONE: &str = r#"{"zone": "cet"}"#;
 
-/// Between tags that texts show, as Qwen's.
-const TAGS: &str = "{% if tools %}{{ tools|length }}{% endif %}{% for m in messages %}{{ '<|' ~ m.role ~ '|>' ~ m.content }}\
-    {% for c in m.tool_calls or [] %}{{ '\n<tool_call>\n' if m.content or not loop.first else '<tool_call>\n' }}\
-    {{ {'name': c.function.name, 'arguments': c.function.arguments}|tojson ~ '\n</tool_call>' }}{% endfor %}\
-    <|im_end|>{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}";
-/// Behind marks that texts do not show, as Mistral's.
-const MARKS: &str = "{% for m in messages %}{{ '<|' ~ m.role ~ '|>' ~ m.content }}\
-    {% for c in m.tool_calls or [] %}{{ '[TOOL_CALLS]' ~ c.function.name ~ '[ARGS]' ~ c.function.arguments|tojson }}{% endfor %}\
-    <|im_end|>{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}";
-/// Without any, as Llama 3's.
-const BARE: &str = "{% for m in messages %}{{ '<|' ~ m.role ~ '|>' }}{% if m.tool_calls %}\
-    {{ {'name': m.tool_calls[0].function.name, 'arguments': m.tool_calls[0].function.arguments}|tojson }}\
-    {% else %}{{ m.content }}{% endif %}<|im_end|>{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}";
-/// To whom a message is, as gpt-oss's, which has either a text or a thought before a call.
-const CHANNELS: &str = "{% for m in messages %}{% if m.tool_calls %}\
-    {% if m.content and m.thinking %}{{ raise_exception('both') }}{% endif %}\
-    {% if m.content or m.thinking %}{{ '<|start|>assistant<|channel|>analysis<|message|>' ~ (m.content or m.thinking) ~ '<|end|>' }}{% endif %}\
-    {% set c = m.tool_calls[0].function %}\
-    {{ '<|start|>assistant to=functions.' ~ c.name ~ '<|channel|>commentary json<|message|>' ~ c.arguments|tojson ~ '<|call|>' }}\
-    {% elif m.role == 'tool' %}{{ '<|start|>functions.' ~ m.name ~ ' to=assistant<|channel|>commentary<|message|>' ~ m.content ~ '<|end|>' }}\
-    {% else %}{{ '<|start|>' ~ m.role ~ ('<|channel|>final' if m.role == 'assistant' else '') ~ '<|message|>' ~ m.content ~ '<|end|>' }}\
-    {% endif %}{% endfor %}{% if add_generation_prompt %}<|start|>assistant{% endif %}";
-
 /// A template, what is said, and what that is: thoughts, answer, and whether `now` is called.
 const SAID: [(&str, &[&str], [&str; 2], bool); 22] = [
     (TAGS, &["<tool_call>", "\n", NOW, "\n", "</tool_call>", "<|im_end|>"], ["", ""], true),
-    (TAGS, &["See.", "\n", "<tool_call>", NOW, "</tool_call>", "\n", "<|im_end|>"], ["", "See.\n"], true),
+    (TAGS, &["See.", "\n", "<tool_call>", NOW, "</tool_call>", "\n", "<|im_end|>"], ["", "See."], true),
     (
         TAGS,
         &["<think>", "Hm.", "</think>", "\n", "<tool_call>", NOW, "</tool_call>", "<|im_end|>"],
@@ -224,10 +204,33 @@ fn calls_are_told_from_answers() {
         let chain = words::script(&model, &rendered(template, std::slice::from_ref(&question)), words);
         let mut reply = chat.send_with("q", &Generate::greedy().max_tokens(words.len()), chain).unwrap();
         let (mut text, mut thought, mut calls) = (String::new(), String::new(), Vec::new());
+        let (mut arguments, mut ended) = (Vec::new(), Vec::new());
         while let Some(parts) = reply.step_parts().unwrap() {
             text += &parts.answer;
             thought += &parts.thinking;
             calls.extend(parts.calls);
+            for event in parts.calling {
+                match event {
+                    CallEvent::Begins { index, name } => {
+                        assert_eq!((index, &*name), (arguments.len(), "now"), "{words:?}");
+                        arguments.push(String::new());
+                    }
+                    CallEvent::Arguments { index, json } => arguments[index] += &json,
+                    CallEvent::Ends { index, call } => {
+                        assert_eq!(index, ended.len(), "{words:?}");
+                        ended.push(call);
+                    }
+                    CallEvent::TakenBack { index } => {
+                        arguments.truncate(index);
+                        ended.truncate(index);
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        assert_eq!((ended.len(), &ended), (arguments.len(), &calls), "{words:?}");
+        for (call, json) in ended.iter().zip(&arguments) {
+            assert_eq!(serde_json::from_str::<Map<_, _>>(json).unwrap(), call.arguments, "{words:?}");
         }
         let want = if called { vec![call(1)] } else { Vec::new() };
         assert_eq!((&*thought, &*text, &calls), (thinking, answer, &want), "{words:?}");
@@ -369,4 +372,50 @@ fn a_model_that_has_to_calls_by_the_schema() {
     let chat = Chat::new(model.session().unwrap(), ChatTemplate::new(tags).unwrap()).unwrap();
     let e = chat.tools([tool("now")]).unwrap().call(None, &Generate::new()).unwrap_err();
     assert!(e.to_string().contains("not written as JSON"), "{e}");
+}
+
+#[test]
+fn calls_come_piece_by_piece() {
+    let folder = tempfile::tempdir().unwrap();
+    for (template, words, from) in [
+        (
+            TAGS,
+            &[
+                "See.",
+                "<tool_call>",
+                "{\"name\": \"now\", \"arguments\": {\"zone\": \"c",
+                "et\"}}",
+                "<|im_end|>",
+            ][..],
+            2,
+        ),
+        (
+            CHANNELS,
+            &[
+                " to=functions.now",
+                "<|channel|>",
+                "commentary",
+                "<|message|>",
+                "{\"zone\": \"c",
+                "et\"}",
+                "<|call|>",
+            ],
+            4,
+        ),
+    ] {
+        let model = model(folder.path(), template);
+        let mut chat = chat(&model, template);
+        let chain = words::script(&model, &rendered(template, &[Message::new("user", "q")]), words);
+        let mut reply = chat.send_with("q", &Generate::greedy().max_tokens(100), chain).unwrap();
+        let mut before = Vec::new();
+        while let Some(parts) = reply.step_parts().unwrap() {
+            if reply.calls().is_empty() {
+                before.extend(parts.calling);
+            }
+        }
+        // A letter a step.
+        assert_eq!(before[0], CallEvent::Begins { index: 0, name: "now".into() });
+        assert!(before.len() > words[from].len() / 3, "{before:?}");
+        assert_eq!(reply.calls(), [call(1)]);
+    }
 }

@@ -7,6 +7,8 @@ use ogive::sampler::{Candidates, Chain, Stage};
 struct Script {
     from: usize,
     ids: Vec<u32>,
+    /// Whether anything may come behind them.
+    free: bool,
 }
 
 impl Stage for Script {
@@ -16,6 +18,9 @@ impl Stage for Script {
 
     fn apply(&mut self, candidates: &mut Candidates, history: &[u32]) {
         let next = self.ids.get(history.len() - self.from).copied();
+        if next.is_none() && self.free {
+            return;
+        }
         candidates.map(|c| if Some(c.id) == next { 0.0 } else { f32::NEG_INFINITY });
     }
 
@@ -26,5 +31,11 @@ impl Stage for Script {
 
 /// Draws `ids` after so many tokens.
 pub(crate) fn script_after(from: usize, ids: Vec<u32>) -> Chain {
-    Chain::greedy().first(Script { from, ids })
+    Chain::greedy().first(Script { from, ids, free: false })
+}
+
+/// Draws `ids` after so many tokens, and then what the model says.
+#[allow(dead_code)]
+pub(crate) fn begun_after(from: usize, ids: Vec<u32>, seed: u64) -> Chain {
+    Chain::new(seed).first(Script { from, ids, free: true })
 }

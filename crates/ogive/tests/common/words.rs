@@ -42,3 +42,11 @@ pub(crate) fn script(model: &Model, prompt: &str, words: &[&str]) -> Chain {
     let ids = words.iter().flat_map(|word| encode(word)).collect();
     script::script_after(encode(prompt).len(), ids)
 }
+
+/// The same, and then what the model says.
+#[allow(dead_code)]
+pub(crate) fn begun(model: &Model, prompt: &str, words: &[&str], seed: u64) -> Chain {
+    let encode = |text: &str| model.encode(&Prompt::Rendered(text.into())).unwrap();
+    let ids = words.iter().flat_map(|word| encode(word)).collect();
+    script::begun_after(encode(prompt).len(), ids, seed)
+}

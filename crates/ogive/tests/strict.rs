@@ -1,0 +1,96 @@
+//! Calls that a model begins by itself have arguments by their tools' schemas.
+#![cfg(feature = "grammar")]
+#![allow(clippy::unwrap_used)]
+
+#[path = "common/calls.rs"]
+mod calls;
+#[path = "common/words.rs"]
+mod words;
+
+use calls::{BARE, CHANNELS, MARKS, TAGS};
+use ogive::tokenizer::template::{ChatOptions, ChatTemplate, Message};
+use ogive::{CallEvent, Chat, Generate, Tool, ToolCall};
+use serde_json::{Value, json};
+
+#[test]
+fn a_call_that_the_model_begins_is_held_to_the_schema() {
+    let folder = tempfile::tempdir().unwrap();
+    let zones = ["est", "utc"];
+    let schema = json!({ "type": "object", "properties": { "zone": { "$ref": "#/$defs/zone" } }, "required": ["zone"],
+        "additionalProperties": false, "$defs": { "zone": { "enum": zones } } });
+    let zone = Tool::new("now", "", schema);
+    let whole = r#"{"name": "now", "arguments": {"zone": "utc"}}"#;
+    let object = r#"{"name": "now", "arguments":"#;
+    let cases: [(&str, &[&str], usize); 9] = [
+        (TAGS, &["<tool_call>", "\n", object], 0),
+        (TAGS, &["See.", "<tool_call>", object, " "], 0),
+        // The first token of the arguments begins before them, and has more of them than a bracket.
+        (TAGS, &["<tool_call>", "{\"name\": \"now\", \"arguments", "\":{\""], 0),
+        (TAGS, &["<tool_call>", "{\"type\": \"function\", \"function\": ", object], 0),
+        // One that is whole, and another.
+        (TAGS, &["<tool_call>", whole, "</tool_call>", "<tool_call>", object], 1),
+        (TAGS, &["<tool_call>", "[", whole, ",", object], 1),
+        (MARKS, &["[TOOL_CALLS]", "now", "[ARGS]"], 0),
+        (BARE, &[object], 0),
+        (CHANNELS, &[" to=functions.now", "<|channel|>", "commentary", "<|message|>"], 0),
+    ];
+    for (n, (template, words, before)) in (1..).zip(cases) {
+        let special =
+            ["<|im_end|>", "<|user|>", "<|assistant|>", "<|tool|>", "<|call|>", "[TOOL_CALLS]", "[ARGS]"];
+        let channels = ["<|start|>", "<|channel|>", "<|message|>", "<|end|>"];
+        let channels = if template == CHANNELS { &channels[..] } else { &[] };
+        let plain =
+            ["<tool_call>", "</tool_call>", "See.", "commentary", " to=functions.now", "\":{\"", whole];
+        let model = words::model(folder.path(), &[&special, channels].concat(), &plain);
+        let says = |how: &Generate| {
+            let chat = Chat::new(model.session().unwrap(), ChatTemplate::new(template).unwrap()).unwrap();
+            let mut chat = chat.tools([zone.clone()]).unwrap();
+            let mut options = ChatOptions::default();
+            options.tools = vec![zone.clone()];
+            let prompt = ChatTemplate::new(template).unwrap();
+            let prompt = prompt.render_chat(&[Message::new("user", "q")], &options).unwrap();
+            let chain = words::begun(&model, &prompt, words, n);
+            let mut reply = chat.send_with("q", how, chain).unwrap();
+            let mut ended = Vec::new();
+            while let Some(parts) = reply.step_parts().unwrap() {
+                for event in parts.calling {
+                    match event {
+                        CallEvent::Ends { call, .. } => ended.push(call),
+                        CallEvent::TakenBack { index } if words[1] != "[" => ended.truncate(index),
+                        _ => {}
+                    }
+                }
+            }
+            ended
+        };
+        let how = Generate::new().max_tokens(140);
+        let is_held = |call: &ToolCall| {
+            let zone = call.arguments.get("zone").and_then(Value::as_str);
+            call.arguments.len() == 1 && zone.is_some_and(|zone| zones.contains(&zone))
+        };
+        let ended = says(&how.clone().strict());
+        assert!(ended.len() > before && ended.iter().all(is_held), "{words:?}: {ended:?}");
+        // By itself the model does not write so.
+        assert!(!says(&how)[before..].iter().any(is_held), "{words:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_held_is_told_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let tags = "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}<f={{ c.function.name }}>\
+        {% for k, v in c.function.arguments.items() %}<k={{ k }}>{{ v }}</k>{% endfor %}</f>{% endfor %}{% endfor %}{{ tools|length }}";
+    let model = words::model(folder.path(), &["<|im_end|>", "<|user|>", "<|assistant|>"], &["<tool_call>"]);
+    let odd = Tool::new("odd", "", json!({ "type": "object", "not": {} }));
+    for (template, tool, why) in [
+        (tags, Tool::new("now", "", json!({ "type": "object" })), "not written as JSON"),
+        (TAGS, odd, "odd: holding calls to their schemas"),
+    ] {
+        let chat = Chat::new(model.session().unwrap(), ChatTemplate::new(template).unwrap()).unwrap();
+        let mut chat = chat.tools([tool]).unwrap();
+        let e = chat.send("q", &Generate::new().strict()).unwrap_err().to_string();
+        assert!(e.contains(why), "{e}");
+        assert!(chat.messages().is_empty());
+        assert!(chat.send("q", &Generate::new().max_tokens(3)).is_ok());
+    }
+}
