@@ -107,3 +107,57 @@ fn wrong_tools_are_told() {
         assert!(ran.code != Some(0) && ran.stderr.contains(wrong), "{tools}: {}", ran.stderr);
     }
 }
+
+/// Would say something where the arguments of its call belong.
+const LOOSE: [(&str, bool); 11] = [
+    ("<s>", true),
+    ("<|user|>", true),
+    ("<|im_end|>", true),
+    ("<|asked|>", true),
+    ("<|told|>", true),
+    ("<call>", true),
+    ("day", false),
+    ("<args>", true),
+    ("{", false),
+    ("}", false),
+    ("Noon.", false),
+];
+const LOOSELY: [&[usize]; 3] = [&[3, 5, 6, 7, 10, 2], &[4, 10], &[9, 2]];
+const NAMED: &str = "{% for m in messages %}{{ '<|user|>' ~ m.content }}\
+    {% for c in m.tool_calls or [] %}{{ '<call>' ~ c.function.name ~ '<args>' ~ c.function.arguments|tojson }}{% endfor %}{{ '<|im_end|>' }}{% endfor %}\
+    {% if add_generation_prompt %}{{ '<|told|>' if messages[-1].role == 'tool' else '<|asked|>' }}{% endif %}";
+const DAY: &str = "{\"id\":\"call00001\",\"name\":\"day\",\"arguments\":{}}";
+
+#[test]
+fn calls_are_held_and_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    chain::write_model(folder.path(), &LOOSE, &LOOSELY, NAMED);
+    let beside = tempfile::tempdir().unwrap();
+    let [tools, session] = ["tools", "talk"].map(|name| beside.path().join(name).display().to_string());
+    fs::write(&tools, TOOLS).unwrap();
+    let with = |more: &[&str], stdin: &str| {
+        let command = if stdin.is_empty() { "run" } else { "chat" };
+        run(folder.path(), command, &[&["--tools", tools.as_str()], more].concat(), stdin)
+    };
+    assert_eq!(with(&["o"], "").text(), "dayNoon.");
+    assert_eq!(with(&["--strict", "o"], "").text(), DAY);
+    assert_eq!(with(&["--call", "day", "--save", &session, "o"], "").text(), DAY);
+    let object = with(&["--call", "day", "--json", "o"], "").json();
+    assert_eq!(object["tool_calls"], json!([serde_json::from_str::<Value>(DAY).unwrap()]));
+    // What came of it is answered freely.
+    assert_eq!(with(&["--call", "day"], "o\nn\n").text(), format!("{DAY}\nNoon.\n"));
+    assert_eq!(with(&["--load", &session, "n"], "").text(), "Noon.");
+    for (more, wrong) in [
+        (&["--call", "night", "o"][..], "has no such tool, but now, day"),
+        (&["--call", "day", "-n", "1", "o"], "cut short"),
+        (&["--call", "day", "--logprobs", "1", "o"], "leave out --logprobs"),
+        (&["--call", "day", "--load", &session, "n"], "leave out --call"),
+    ] {
+        let ran = with(more, "");
+        assert!(ran.code != Some(0) && ran.stderr.contains(wrong), "{more:?}: {}", ran.stderr);
+    }
+    for option in [&["--strict"][..], &["--call", "day"]] {
+        let ran = run(folder.path(), "run", &[option, &["o"]].concat(), "");
+        assert!(ran.code == Some(2) && ran.stderr.contains("--tools"), "{}", ran.stderr);
+    }
+}

@@ -17,7 +17,7 @@ use crate::output;
 use crate::sampling::{Sampling, plain_chain};
 use crate::seeing::{self, Seeing};
 use ogive::sampler::{Chain, SampleError};
-use ogive::{Generate, Generation, Parts, Prompt, Session};
+use ogive::{Chat, Generate, Generation, Parts, Prompt, Session};
 use serde_json::{Value, json};
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -84,7 +84,12 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     let images = args.seeing.images()?;
     let path = args.model.get(context);
     let mut how = args.sampling.generate()?;
-    let tools = args.calling.read(&how)?;
+    let tools = args.calling.read(&mut how)?;
+    if args.calling.call().is_some() && args.logprobs.is_some() {
+        return Err(Error::Usage(
+            "a call that is asked for has no log probabilities: leave out --logprobs".into(),
+        ));
+    }
     args.save.as_deref().map_or(Ok(()), |save| files::check_session(save, path))?;
     how.logprobs = args.logprobs;
     let model = args.seeing.open(&args.machine, path, args.context, false, context)?;
@@ -104,6 +109,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
         let chat = conversation(session, args.chat_template.as_deref(), args.system.as_deref())?;
         let mut chat = calling::over(chat, tools)?;
         images.into_iter().for_each(|image| chat.show(image));
+        if let Some(tool) = args.calling.call() {
+            return called(&mut chat, &prompt, tool, &how, args, context);
+        }
         let several = "the last answer has several calls, and PROMPT is what came of one: `ogive chat --session` takes them one by one";
         let reply = calling::say(&mut chat, &prompt, &how)?.ok_or_else(|| Error::failed(several))?;
         let said = say(reply, &how, args, context);
@@ -126,6 +134,34 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
         let said = say(session.generate(prompt, &how)?, &how, args, context);
         finish(said, args, |file| session.save(file))
     }
+}
+
+/// Has a tool called in answer to the prompt.
+fn called(
+    chat: &mut Chat,
+    prompt: &str,
+    tool: &str,
+    how: &Generate,
+    args: &Args,
+    context: &Context,
+) -> Result<()> {
+    if let Some(call) = chat.waits_for() {
+        let why =
+            format!("PROMPT is what came of the call of {}, which is answered: leave out --call", call.name);
+        return Err(Error::Usage(why));
+    }
+    let call = calling::json(&calling::call(chat, prompt, tool, how)?);
+    if args.json {
+        let samplers = plain_chain(&how.sampler);
+        output::line(
+            json!({ "text": "", "finish": "stop", "seed": how.sampler.seed, "samplers": samplers, "tool_calls": [call] }),
+        )?;
+    } else {
+        let end = if output::is_terminal() { "\n" } else { "" };
+        output::write(format!("{call}{end}").as_bytes())?;
+    }
+    let _patience = context.interrupt.patience();
+    args.save.as_deref().map_or(Ok(()), |file| Ok(chat.save(file)?))
 }
 
 /// The prompt that was given, or comes by stdin. Of a session that is gone on with there need be none.

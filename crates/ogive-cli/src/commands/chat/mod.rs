@@ -80,8 +80,8 @@ pub(crate) fn conversation(session: Session, template: Option<&Path>, system: Op
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     let path = args.model.get(context);
-    let how = args.sampling.generate()?;
-    let tools = args.calling.read(&how)?;
+    let mut how = args.sampling.generate()?;
+    let tools = args.calling.read(&mut how)?;
     args.session.as_deref().map_or(Ok(()), |file| files::check_session(file, path))?;
     let images = args.seeing.images()?;
     let model = args.seeing.open(&args.machine, path, args.context, args.vision, context)?;
@@ -102,7 +102,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     if reader.is_interactive() {
         context.note("Write a message and press Enter. /help lists the commands, Ctrl-D leaves.");
     }
-    let mut talk = Talk { chat, how, figures: None, context, failed: false, path };
+    let call = args.calling.call();
+    let mut talk = Talk { chat, how, call, figures: None, context, failed: false, path };
     talk.tell_what_waits();
     // From the first message until all is written: whatever comes meanwhile, what was said before is not to be lost by it.
     let patience = match args.session {
@@ -123,6 +124,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
 struct Talk<'c> {
     chat: Chat,
     how: Generate,
+    /// The tool that messages are answered by.
+    call: Option<&'c str>,
     figures: Option<String>,
     context: &'c Context,
     failed: bool,
@@ -208,6 +211,9 @@ impl Talk<'_> {
 
     /// Sends a message, or what came of a call, and writes the answer. What goes wrong with it does not end the conversation.
     fn say(&mut self, text: &str) -> Result<()> {
+        if let Some(tool) = self.call.filter(|_| self.chat.waits_for().is_none()) {
+            return self.call(text, tool);
+        }
         let (ended, figures) = match calling::say(&mut self.chat, text, &self.how) {
             // Another call waits.
             Ok(None) => (Ok(Ended::Stop), None),
@@ -220,15 +226,9 @@ impl Talk<'_> {
             }
             Err(e) => (Err(e.into()), None),
         };
-        // The next answer's draws are others, and still follow from the one seed.
-        self.how.sampler.seed = self.how.sampler.seed.wrapping_add(1);
+        self.reseed();
         match ended {
-            Err(Error::Failed(why)) => {
-                self.complain(&why);
-                if !self.chat.shown().is_empty() {
-                    output::note("the image still waits for the next message: /image alone takes it back");
-                }
-            }
+            Err(Error::Failed(why)) => self.fail(&why),
             Err(e) => return Err(e),
             Ok(Ended::Context) => {
                 output::note("the context is full: /reset begins anew, --context N asks for more")
@@ -241,6 +241,33 @@ impl Talk<'_> {
         }
         self.tell_what_waits();
         self.figures = figures;
+        Ok(())
+    }
+
+    /// The next answer's draws are others, and still follow from the one seed.
+    fn reseed(&mut self) {
+        self.how.sampler.seed = self.how.sampler.seed.wrapping_add(1);
+    }
+
+    /// Tells what went wrong with an answer.
+    fn fail(&mut self, why: &str) {
+        self.complain(why);
+        if !self.chat.shown().is_empty() {
+            output::note("the image still waits for the next message: /image alone takes it back");
+        }
+    }
+
+    /// Sends a message, and has a tool called.
+    fn call(&mut self, text: &str, tool: &str) -> Result<()> {
+        let called = calling::call(&mut self.chat, text, tool, &self.how);
+        self.reseed();
+        self.figures = None;
+        match called.map_err(Error::from) {
+            Ok(call) => output::line(calling::json(&call))?,
+            Err(Error::Failed(why)) => self.fail(&why),
+            Err(e) => return Err(e),
+        }
+        self.tell_what_waits();
         Ok(())
     }
 
