@@ -19,7 +19,8 @@ impl Generate {
     /// Holds the arguments of calls that a model makes to the schemas of their [tools](crate::Chat::tools), as OpenAI's `strict` does: they are
     /// JSON that the schema allows, unless the answer ends within them. Whether it calls, and what, the model decides. It is for answers of a
     /// [`Chat`](crate::Chat) whose template writes arguments as JSON, in one piece; with another template, or a schema that cannot be
-    /// [enforced](Self::json_schema), it is an error. A call of what is no tool, and one whose arguments come before its name, is not held.
+    /// [enforced](Self::json_schema), it is an error. Not held is a call of what is no tool, one whose arguments
+    /// come before its name, and one of which the token that begins the arguments has more of them already than the schema allows.
     ///
     /// Where a session [goes on](crate::Session::resume) within such an answer it is not held, and draws [anew](crate::Session::resume_anew) alone.
     ///
@@ -177,7 +178,7 @@ fn tensor_error(tool: &str, e: &crate::Error) -> crate::Error {
 }
 
 /// What models write behind arguments: an id, which they have made, or what kind of thing it is.
-const BESIDE: &str = r#"(\s{0,4},\s{0,4}"(id|tool_call_id|type|index)"\s{0,4}:\s{0,4}("[A-Za-z0-9_.:-]{0,64}"|[0-9]{1,4})){0,2}"#;
+const BESIDE: &str = r#"(\s{0,4},\s{0,4}"(id|tool_call_id|type|index)"\s{0,4}:\s{0,4}("[A-Za-z0-9_.:-]{0,64}"|0|[1-9][0-9]{0,3})){0,2}"#;
 
 impl Fixed {
     fn constraint(&self, tool: usize, before: &str, closes: usize) -> Result<Constraint> {

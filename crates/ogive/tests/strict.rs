@@ -56,7 +56,7 @@ fn a_call_that_the_model_begins_is_held_to_the_schema() {
                 for event in parts.calling {
                     match event {
                         CallEvent::Ends { call, .. } => ended.push(call),
-                        CallEvent::TakenBack { index } if words[1] != "[" => ended.truncate(index),
+                        CallEvent::TakenBack { index } if words.get(1) != Some(&"[") => ended.truncate(index),
                         _ => {}
                     }
                 }

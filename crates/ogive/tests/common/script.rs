@@ -30,6 +30,7 @@ impl Stage for Script {
 }
 
 /// Draws `ids` after so many tokens.
+#[allow(dead_code)]
 pub(crate) fn script_after(from: usize, ids: Vec<u32>) -> Chain {
     Chain::greedy().first(Script { from, ids, free: false })
 }

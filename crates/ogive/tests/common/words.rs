@@ -37,6 +37,7 @@ pub(crate) fn model(folder: &Path, special: &[&str], plain: &[&str]) -> Model {
 }
 
 /// Draws these words after a prompt.
+#[allow(dead_code)]
 pub(crate) fn script(model: &Model, prompt: &str, words: &[&str]) -> Chain {
     let encode = |text: &str| model.encode(&Prompt::Rendered(text.into())).unwrap();
     let ids = words.iter().flat_map(|word| encode(word)).collect();
