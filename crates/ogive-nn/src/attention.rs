@@ -4,7 +4,7 @@
 use crate::backend::{Activation, AttnSpec, Axis, Ids, LayerCache, Rope};
 use crate::head_norm::{HeadNorm, in_heads};
 use crate::tensor::{Config, Error, HostWeight, Result, Tensor};
-use crate::{Embedding, Linear, Loader, RmsNorm, Step};
+use crate::{Embedding, Linear, Loader, RmsNorm, Step, mlp::fixed};
 
 /// How many heads `num_attention_heads` says there are, and how many elements each has of `hidden_size`: for architectures that
 /// cut it evenly and say no `head_dim`.
@@ -64,6 +64,8 @@ struct How<'a> {
     output: &'a str,
     /// Whether values are keys.
     one: bool,
+    /// The matrix that has queries, keys and values in turns, a group for each key head.
+    grouped: Option<&'a str>,
 }
 
 /// The most positions that queries grow by: 64 MiB a layer.
@@ -72,7 +74,7 @@ const MOST_GROWTH: usize = 1 << 24;
 /// The most of them that nobody asked for: 4 MiB a layer. Llama 4 Scout says ten times as many.
 const UNASKED: usize = 1 << 20;
 
-const USUAL: How<'static> = How { gated: false, output: "o_proj", one: false };
+const USUAL: How<'static> = How { gated: false, output: "o_proj", one: false, grouped: None };
 
 impl Attention {
     /// Reads `q_proj`, `k_proj`, `v_proj` (the three may be one matrix, `qkv_proj`) and `o_proj`, and `q_norm` and
@@ -159,6 +161,22 @@ impl Attention {
         Self::load_as(l, c, layer, rope.into(), spec, How { output, ..USUAL })
     }
 
+    /// The same where q, k and v are one matrix `grouped`, which has for each key head its queries, then its key and its value (GPT-NeoX), and the
+    /// output projection is called `output`.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn load_grouped(
+        l: &Loader<'_>,
+        c: &Config,
+        layer: usize,
+        rope: impl Into<Option<Rope>>,
+        spec: AttnSpec,
+        [grouped, output]: [&str; 2],
+    ) -> Result<Self> {
+        Self::load_as(l, c, layer, rope.into(), spec, How { output, grouped: Some(grouped), ..USUAL })
+    }
+
     /// The same where `q_proj` gives for each head a query and then a gate, the sigmoid of which its output is multiplied by
     /// (Qiu et al. 2025, <https://arxiv.org/abs/2505.06708>).
     ///
@@ -192,7 +210,13 @@ impl Attention {
         let (q, k, v) = if how.one {
             (alone(l, "q_proj", sizes[0])?, alone(l, "k_proj", sizes[1])?, None)
         } else {
-            let [q, k, v] = l.linears("qkv_proj", ["q_proj", "k_proj", "v_proj"], sizes)?;
+            let [q, k, v] = match how.grouped {
+                Some(name) => {
+                    let parts = [spec.heads / spec.kv_heads * spec.k_dim, spec.k_dim, spec.v_dim];
+                    fixed(name, l.grouped_parts(name, spec.kv_heads, &parts, &sizes)?)?
+                }
+                None => l.linears("qkv_proj", ["q_proj", "k_proj", "v_proj"], sizes)?,
+            };
             (q, k, Some(v.into()))
         };
         let norm = |name| Ok::<_, Error>(l.optional(l.rms_norm(name, eps))?.map(HeadNorm::Rms));
@@ -294,7 +318,7 @@ impl Attention {
         self.spec.looks_back()
     }
 
-    /// What this layer keeps, in group 0; see [`group_by_window`]. One that is not [`causal`](Self::causal) keeps nothing, and has no
+    /// What this layer keeps, in group 0; see [`group_by_window`](crate::group_by_window). One that is not [`causal`](Self::causal) keeps nothing, and has no
     /// place in a model's layout.
     pub fn cache(&self) -> LayerCache {
         if let Keys::Of(layer) = self.keys {
@@ -452,32 +476,4 @@ fn widths(spec: &AttnSpec, gated: bool) -> Result<[usize; 3]> {
         width(spec.kv_heads, spec.k_dim)?,
         width(spec.kv_heads, spec.v_dim)?,
     ])
-}
-
-/// Puts layers of one window into one group each, so that windowed layers give pages back while others keep theirs.
-/// Groups are numbered in the order they are met.
-pub fn group_by_window(layers: impl IntoIterator<Item = LayerCache>) -> Vec<LayerCache> {
-    let mut windows: Vec<Option<usize>> = Vec::new();
-    let place = |layer: LayerCache| {
-        let LayerCache::Paged { window, .. } = layer else { return layer };
-        let group = windows.iter().position(|w| *w == window).unwrap_or_else(|| {
-            windows.push(window);
-            windows.len() - 1
-        });
-        layer.in_group(group)
-    };
-    layers.into_iter().map(place).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::backend::group_windows;
-
-    #[test]
-    fn windows_have_groups_of_their_own() {
-        let (w, f) = (LayerCache::windowed(4, 4, 16, 0), LayerCache::full(4, 4));
-        assert_eq!(group_windows(&group_by_window([w, f, w, f])), [Some(16), None]);
-        assert_eq!(group_windows(&group_by_window([f, f])), [None]);
-    }
 }

@@ -4,8 +4,8 @@
 //! What is kept of a sequence does not grow with it: the convolution's last inputs and a matrix for each head, two cache layers.
 
 use crate::backend::{Activation, Axis, LayerCache};
-use crate::tensor::{Config, Error, HostWeight, Result, Tensor};
-use crate::{Linear, Loader, RmsNorm, Step};
+use crate::tensor::{Config, Error, Result, Tensor};
+use crate::{Linear, Loader, RmsNorm, Step, mlp::fixed};
 
 /// What is added to the square of a query's or a key's length.
 const LENGTH_EPS: f32 = 1e-6;
@@ -85,12 +85,18 @@ impl GatedDeltaNet {
         let Sizes { key_heads, heads, k_dim, v_dim, values, channels, .. } = sizes;
         let each = values / key_heads;
         let parts = [k_dim, k_dim, each, each];
-        let [qkv, gate] = match l.optional(l.host("in_proj_qkvz"))? {
-            Some(host) => sorted(l, &host, key_heads, &parts, channels)?,
+        // Head by head in one matrix, or each in its own.
+        let fused = |name, parts: &[usize], outputs: [usize; 2]| {
+            l.optional(l.grouped_parts(name, key_heads, parts, &outputs))?
+                .map(|both| fixed(name, both))
+                .transpose()
+        };
+        let [qkv, gate] = match fused("in_proj_qkvz", &parts, [channels, values])? {
+            Some(both) => both,
             None => [l.linear("in_proj_qkv")?, l.linear("in_proj_z")?],
         };
-        let [beta, dt] = match l.optional(l.host("in_proj_ba"))? {
-            Some(host) => sorted(l, &host, key_heads, &[heads / key_heads; 2], heads)?,
+        let [beta, dt] = match fused("in_proj_ba", &[heads / key_heads; 2], [heads; 2])? {
+            Some(both) => both,
             None => [l.linear("in_proj_b")?, l.linear("in_proj_a")?],
         };
         let out = l.linear("out_proj")?;
@@ -164,31 +170,4 @@ impl GatedDeltaNet {
         let y = self.norm.forward(s, &y)?.reshape([n, values])?;
         self.out.forward(s, &b.gated(gate, &y, Activation::Silu)?)
     }
-}
-
-/// Two linears of a matrix whose rows are `groups` times parts of these sizes: parts of one kind one below the other, kind by kind, the first
-/// linear with so many outputs and the second with the others.
-fn sorted(
-    l: &Loader<'_>,
-    host: &HostWeight,
-    groups: usize,
-    parts: &[usize],
-    first: usize,
-) -> Result<[Linear; 2]> {
-    let group: usize = parts.iter().sum();
-    // Where there are no bytes, nothing bounds the shape.
-    if host.shape[0] != 1 || groups.checked_mul(group) != Some(host.shape[1]) || host.bytes.is_empty() {
-        let why = format!("{:?} is not {groups} groups of {parts:?} outputs", host.shape);
-        return Err(Error::invalid(&host.name, format!("{why}; do weights and config belong together?")));
-    }
-    let mut from = 0;
-    let mut order = Vec::with_capacity(host.shape[1]);
-    for part in parts {
-        let rows = from..from + part;
-        (0..groups).for_each(|g| order.extend(rows.clone().map(|row| g * group + row)));
-        from = rows.end;
-    }
-    let all = host.reordered(&order)?;
-    let linear = |rows| Ok(Linear::new(l.weight(&all.rows(rows)?)?, None));
-    Ok([linear(0..first)?, linear(first..order.len())?])
 }

@@ -38,9 +38,15 @@ impl Share {
 pub fn is_token_table(name: &str) -> bool {
     let of_senses = name.split('.').any(|part| ["embed_vision", "embed_audio"].contains(&part));
     !of_senses
-        && ["embed_tokens.weight", "wte.weight", ".embeddings.weight", ".embedding.weight"]
+        && ["embed_tokens.weight", "embed_in.weight", "wte.weight", ".embeddings.weight", ".embedding.weight"]
             .iter()
             .any(|end| name.ends_with(end))
+}
+
+/// Whether a weight of this name is a decoder's output head.
+pub fn is_head(name: &str) -> bool {
+    // GPT-NeoX calls its own after the table of tokens.
+    ["lm_head.weight", "embed_out.weight"].iter().any(|end| name.ends_with(end))
 }
 
 /// Whether a weight of this name is the table of layers' inputs (Gemma 4's), of which a step reads a row for each token and nothing else.
@@ -58,6 +64,7 @@ mod tests {
         for name in [
             "model.embed_tokens.weight",
             "transformer.wte.weight",
+            "gpt_neox.embed_in.weight",
             "backbone.embeddings.weight",
             "backbone.embedding.weight",
         ] {
@@ -75,6 +82,11 @@ mod tests {
         let of_layers = "model.language_model.embed_tokens_per_layer.weight";
         assert!(is_layer_table(of_layers) && !is_token_table(of_layers));
         assert!(!is_layer_table("model.embed_tokens.weight"));
+        for (name, head) in
+            [("lm_head.weight", true), ("embed_out.weight", true), ("model.norm.weight", false)]
+        {
+            assert_eq!((is_head(name), is_token_table(name)), (head, false), "{name}");
+        }
     }
 
     #[test]
