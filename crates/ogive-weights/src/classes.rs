@@ -31,6 +31,11 @@ fn defaults(class: &str) -> Vec<(&'static str, Value)> {
                     "low_freq_factor": 1.0, "high_freq_factor": 4.0}),
             ),
         ],
+        "Bamba" => {
+            let keys = ["num_key_value_heads", "mamba_n_heads", "mamba_n_groups", "mamba_d_state"];
+            let all = spaces(keys, [8, 128, 1, 256]);
+            all.into_iter().chain([("partial_rotary_factor", json!(0.5))]).collect()
+        }
         "Arcee" | "HunYuanDenseV1" => vec![("rms_norm_eps", json!(1e-5))],
         "Camembert" | "Roberta" | "XLMRoberta" => vec![("pad_token_id", json!(1))],
         "Cohere" => vec![
@@ -54,6 +59,7 @@ fn defaults(class: &str) -> Vec<(&'static str, Value)> {
             ];
             deepseek(256, 1).into_iter().chain(more).collect()
         }
+        "Dots1" => vec![("norm_topk_prob", json!(false)), ("sliding_window", json!(4096))],
         "Ernie4_5" => ernie(&[("num_key_value_heads", 2), ("head_dim", 128)]),
         "Ernie4_5_Moe" => ernie(&[
             ("num_key_value_heads", 4),
@@ -71,6 +77,7 @@ fn defaults(class: &str) -> Vec<(&'static str, Value)> {
             ("rms_norm_eps", json!(1.5625e-7)),
         ],
         "Glm4Moe" => glm4_moe(),
+        "GPTNeoX" => vec![("partial_rotary_factor", json!(0.25))],
         "GptOss" => gpt_oss(),
         "Granite" => vec![("attention_multiplier", json!(1.0))],
         "GraniteMoe" | "GraniteMoeShared" => granite_moe(&[]),
@@ -80,6 +87,11 @@ fn defaults(class: &str) -> Vec<(&'static str, Value)> {
         "HunYuanMoEV1" => {
             vec![("rms_norm_eps", json!(1e-5)), ("num_experts", json!(1)), ("moe_topk", json!(1))]
         }
+        "Jamba" => vec![
+            ("num_key_value_heads", json!(8)),
+            ("num_experts", json!(16)),
+            ("num_experts_per_tok", json!(2)),
+        ],
         "Lfm2" => lfm2(&[]),
         "Lfm2Moe" => lfm2(&[("num_experts", 32), ("num_experts_per_tok", 4), ("num_dense_layers", 2)]),
         "Llama4" => vec![
@@ -270,6 +282,8 @@ fn fill_in(class: &str, settings: &mut Map<String, Value>) {
         names::gemma(settings);
     }
     match class {
+        "BambaForCausalLM" | "BambaModel" | "JambaForCausalLM" | "JambaModel" => names::block_types(settings),
+        "GPTNeoXForCausalLM" | "GPTNeoXModel" => names::neox(settings),
         "Lfm2ForCausalLM" | "Lfm2Model" => names::lfm2_names(settings, true),
         "Lfm2MoeForCausalLM" | "Lfm2MoeModel" => names::lfm2_names(settings, false),
         "NemotronHForCausalLM" => names::nemotron_names(settings),
@@ -380,6 +394,17 @@ mod tests {
                     "moe_layer_start_index": 1, "rms_norm_eps": 1e-5, "rope_theta": 5e5, "tie_word_embeddings": true}),
             ),
             ("Exaone4ForCausalLM", json!({"rms_norm_eps": 1e-5, "sliding_window": 4096})),
+            (
+                "BambaForCausalLM",
+                json!({"num_key_value_heads": 8, "mamba_n_heads": 128, "mamba_n_groups": 1, "mamba_d_state": 256,
+                    "rms_norm_eps": 1e-5, "partial_rotary_factor": 0.5}),
+            ),
+            ("Dots1ForCausalLM", json!({"norm_topk_prob": false, "sliding_window": 4096})),
+            ("GPTNeoXForCausalLM", json!({"partial_rotary_factor": 0.25})),
+            (
+                "JambaForCausalLM",
+                json!({"num_key_value_heads": 8, "num_experts": 16, "num_experts_per_tok": 2}),
+            ),
             (
                 "MiniMaxM2ForCausalLM",
                 json!({"num_key_value_heads": 8, "head_dim": 128, "rope_theta": 5e6, "num_local_experts": 256,

@@ -79,21 +79,14 @@ pub(super) fn nemotron_names(settings: &mut Map<String, Value>) {
     if let (Some(dim), None) = (said(settings, "attention_head_dim"), said(settings, "head_dim")) {
         settings.insert("head_dim".into(), dim);
     }
-    let word = |kind: &str| {
-        json!(match kind {
-            "M" | "linear_attention" => "mamba",
-            "*" | "full_attention" => "attention",
-            "-" => "mlp",
-            "E" => "moe",
-            other => other,
-        })
-    };
     let listed = said(settings, "layers_block_type").or(said(settings, "layer_types"));
     let kinds: Vec<Value> = match (listed, said(settings, "hybrid_override_pattern")) {
         (Some(Value::Array(kinds)), _) => {
-            kinds.iter().map(|kind| kind.as_str().map_or(kind.clone(), word)).collect()
+            kinds.iter().map(|kind| kind.as_str().map_or(kind.clone(), block_type)).collect()
         }
-        (None, Some(Value::String(signs))) => signs.chars().map(|sign| word(&sign.to_string())).collect(),
+        (None, Some(Value::String(signs))) => {
+            signs.chars().map(|sign| block_type(&sign.to_string())).collect()
+        }
         _ => return,
     };
     let experts = [("n_routed_experts", json!(8)), ("num_experts_per_tok", json!(2))];
@@ -104,6 +97,35 @@ pub(super) fn nemotron_names(settings: &mut Map<String, Value>) {
         settings.insert("num_hidden_layers".into(), kinds.len().into());
     }
     settings.insert("layer_types".into(), kinds.into());
+}
+
+/// What a block is called, by any word or sign for it.
+fn block_type(kind: &str) -> Value {
+    json!(match kind {
+        "M" | "linear_attention" => "mamba",
+        "*" | "full_attention" => "attention",
+        "-" => "mlp",
+        "E" => "moe",
+        other => other,
+    })
+}
+
+/// What blocks of Jamba and Bamba are, where a list says so and not a period: under the name that other hybrids have for it.
+pub(super) fn block_types(settings: &mut Map<String, Value>) {
+    let listed = |key| settings.get(key).and_then(Value::as_array);
+    if let Some(kinds) = listed("layers_block_type").or(listed("layer_types")) {
+        let kinds: Value = kinds.iter().map(|kind| kind.as_str().map_or(kind.clone(), block_type)).collect();
+        settings.insert("layer_types".into(), kinds);
+    }
+}
+
+/// The part of GPT-NeoX's heads that turns and by which base, under the names that other classes have for them. Of either the own one counts.
+pub(super) fn neox(settings: &mut Map<String, Value>) {
+    for (own, name) in [("rotary_pct", "partial_rotary_factor"), ("rotary_emb_base", "rope_theta")] {
+        if let Some(value) = settings.get(own).filter(|value| !value.is_null()).cloned() {
+            settings.insert(name.into(), value);
+        }
+    }
 }
 
 /// The part of MiniMax-M2's heads that turns, of which its files have the elements.
@@ -174,6 +196,37 @@ mod tests {
         ] {
             assert_eq!(of(odd.clone()).get("layer_types"), odd.get("layer_types"));
         }
+    }
+
+    #[test]
+    fn neoxs_heads_turn_as_its_own_settings_say() {
+        let of = |more: Value| {
+            let mut settings = json!({"architectures": ["GPTNeoXForCausalLM"]});
+            settings.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            let filled = filled(settings);
+            ["partial_rotary_factor", "rope_theta"].map(|key| filled.get(key).cloned())
+        };
+        let both =
+            json!({"rotary_pct": 0.5, "partial_rotary_factor": 1.0, "rotary_emb_base": 7, "rope_theta": 8});
+        assert_eq!(of(both), [Some(json!(0.5)), Some(json!(7))]);
+        assert_eq!(of(json!({"partial_rotary_factor": 1.0})), [Some(json!(1.0)), None]);
+        assert_eq!(of(json!({"rotary_pct": null})), [Some(json!(0.25)), None]);
+        let later = json!({"rope_parameters": {"partial_rotary_factor": 0.5, "rope_theta": 9}});
+        assert_eq!(of(later), [None, None]);
+    }
+
+    #[test]
+    fn blocks_of_hybrids_are_listed_under_one_name() {
+        let of = |more: Value| {
+            let mut settings = json!({"architectures": ["BambaForCausalLM"]});
+            settings.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            filled(settings).get("layer_types").cloned()
+        };
+        let listed = json!(["mamba", "full_attention", 3]);
+        let want = json!(["mamba", "attention", 3]);
+        assert_eq!(of(json!({"layers_block_type": listed})), Some(want.clone()));
+        assert_eq!(of(json!({"layer_types": listed})), Some(want));
+        assert_eq!((of(json!({})), of(json!({"layers_block_type": null}))), (None, None));
     }
 
     #[test]

@@ -74,11 +74,20 @@ impl Change {
 
     /// Rows of query or key heads as Hugging Face has them. llama.cpp's converter interleaves the two halves of each head
     /// so that rotary pairs are neighbours; this undoes it. `heads` is the setting that says how many heads there are; where
-    /// there is none, there are as many as of queries. Packed rows are copied, nothing is decoded.
+    /// there is none, there are as many as of queries. Of a head that turns in part it is that part. Packed rows are copied, nothing is decoded.
     pub fn split_rotary_pairs(heads: &'static str) -> Self {
         let split =
             Self::rows_in_heads(heads, split_pairs).undone_by(Self::rows_in_heads(heads, join_halves));
         Self { of_outputs: OfOutputs::Same, ..split }
+    }
+
+    /// Rows of queries, keys and values head after head, as GPT-NeoX has them, of which llama.cpp's converter puts all queries first, then all
+    /// keys and all values; this undoes it.
+    pub(super) fn head_by_head() -> Self {
+        const HEADS: &str = "num_attention_heads";
+        let apart = Self::rows_in_heads(HEADS, |rows, heads, _| thirds_by_head(rows, heads));
+        let turns = apart.undone_by(Self::rows_in_heads(HEADS, |rows, heads, _| heads_by_third(rows, heads)));
+        Self { of_outputs: OfOutputs::Same, ..turns }
     }
 
     /// What is added to the outputs of a matrix that is changed so, `[out, rank]`; `None` where the change is of more than outputs.
@@ -90,8 +99,8 @@ impl Change {
         })
     }
 
-    /// Rows, or a bias's elements, in the order that `order` gives for so many rows and heads.
-    fn rows_in_heads(heads: &'static str, order: fn(usize, usize) -> Option<Vec<usize>>) -> Self {
+    /// Rows, or a bias's elements, in the order that `order` gives for so many rows and heads, and the part of a head that turns.
+    fn rows_in_heads(heads: &'static str, order: fn(usize, usize, f32) -> Option<Vec<usize>>) -> Self {
         Self::of_one(WeightInfo::clone, move |w, config| {
             if w.bytes.is_empty() {
                 // Its number of rows is bounded by nothing.
@@ -103,7 +112,8 @@ impl Change {
                 Some(count) => count,
                 None => config.usize(heads)?,
             };
-            let order = order(rows, count).ok_or_else(|| {
+            let part = config.f32_or("partial_rotary_factor", 1.0)?;
+            let order = order(rows, count, part).ok_or_else(|| {
                 Error::invalid(&w.name, format!("{rows} rows are not `{heads}` heads of even size"))
             })?;
             if vector { elements_in(w, &order) } else { w.reordered(&order) }
@@ -253,44 +263,85 @@ pub(super) fn elements_in(w: &HostWeight, order: &[usize]) -> Result<HostWeight>
 }
 
 /// Where each row comes from, when neighbours become halves. `None` unless the rows are that many heads of even size.
-fn split_pairs(rows: usize, heads: usize) -> Option<Vec<usize>> {
-    let half = halves(rows, heads)?;
-    let row = |r: usize| (r / (2 * half)) * 2 * half + 2 * (r % half) + r / half % 2;
-    Some((0..rows).map(row).collect())
+fn split_pairs(rows: usize, heads: usize, part: f32) -> Option<Vec<usize>> {
+    within_heads(rows, heads, part, |r, half| 2 * (r % half) + r / half)
 }
 
 /// Where each row comes from, when halves become neighbours.
-fn join_halves(rows: usize, heads: usize) -> Option<Vec<usize>> {
-    let half = halves(rows, heads)?;
-    let row = |r: usize| (r / (2 * half)) * 2 * half + r % 2 * half + r % (2 * half) / 2;
+fn join_halves(rows: usize, heads: usize, part: f32) -> Option<Vec<usize>> {
+    within_heads(rows, heads, part, |r, half| r % 2 * half + r / 2)
+}
+
+/// The same for any order of what turns in a head, by a row's place there and half of how many there are.
+fn within_heads(rows: usize, heads: usize, part: f32, from: fn(usize, usize) -> usize) -> Option<Vec<usize>> {
+    let head = rows.checked_div(heads)?;
+    let even = head.is_multiple_of(2) && head.checked_mul(heads)? == rows;
+    // A count that was divided and rounded comes back.
+    let half = (head as f64 * (f64::from(part) + f64::from(f32::EPSILON))) as usize / 2;
+    let row = |r: usize| match r % head {
+        place if place < 2 * half => r - place + from(place, half),
+        _ => r,
+    };
+    (even && 2 * half <= head).then(|| (0..rows).map(row).collect())
+}
+
+/// Where each row comes from, when a third of all becomes a third of each head. `None` unless the rows are three parts of that many heads.
+fn thirds_by_head(rows: usize, heads: usize) -> Option<Vec<usize>> {
+    let dim = third_of_head(rows, heads)?;
+    let row = |r: usize| (r / dim % 3 * heads + r / (3 * dim)) * dim + r % dim;
     Some((0..rows).map(row).collect())
 }
 
-/// Half of a head's rows. `None` unless the rows are that many heads of even size.
-fn halves(rows: usize, heads: usize) -> Option<usize> {
-    let half = rows.checked_div(heads)? / 2;
-    (half.checked_mul(2)?.checked_mul(heads)? == rows).then_some(half)
+/// Where each row comes from, when a third of each head becomes a third of all.
+fn heads_by_third(rows: usize, heads: usize) -> Option<Vec<usize>> {
+    let dim = third_of_head(rows, heads)?;
+    let row = |r: usize| (r / dim % heads * 3 + r / (heads * dim)) * dim + r % dim;
+    Some((0..rows).map(row).collect())
+}
+
+/// A third of a head's rows. `None` unless the rows are three parts of that many heads.
+fn third_of_head(rows: usize, heads: usize) -> Option<usize> {
+    let of_all = heads.checked_mul(3)?;
+    rows.checked_div(of_all).filter(|_| rows.is_multiple_of(of_all))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ogive_tensor::serde_json::json;
 
     #[test]
     fn pairs_become_halves_within_each_head() {
-        assert_eq!(split_pairs(8, 2).unwrap(), [0, 2, 1, 3, 4, 6, 5, 7]);
-        assert_eq!(split_pairs(6, 1).unwrap(), [0, 2, 4, 1, 3, 5]);
-        assert_eq!((split_pairs(6, 2), split_pairs(6, 0), split_pairs(0, 3)), (None, None, Some(vec![])));
-        assert_eq!(join_halves(8, 2).unwrap(), [0, 2, 1, 3, 4, 6, 5, 7]);
-        assert_eq!(join_halves(6, 1).unwrap(), [0, 3, 1, 4, 2, 5]);
-        assert_eq!((join_halves(6, 4), join_halves(0, 1)), (None, Some(vec![])));
+        let [split, join] = [split_pairs, join_halves].map(|f| move |rows, heads| f(rows, heads, 1.0));
+        assert_eq!(split(8, 2).unwrap(), [0, 2, 1, 3, 4, 6, 5, 7]);
+        assert_eq!(split(6, 1).unwrap(), [0, 2, 4, 1, 3, 5]);
+        assert_eq!((split(6, 2), split(6, 0), split(0, 3)), (None, None, Some(vec![])));
+        assert_eq!(join(8, 2).unwrap(), [0, 2, 1, 3, 4, 6, 5, 7]);
+        assert_eq!(join(6, 1).unwrap(), [0, 3, 1, 4, 2, 5]);
+        assert_eq!((join(6, 4), join(0, 1)), (None, Some(vec![])));
+        // What does not turn stays.
+        assert_eq!(split_pairs(12, 2, 0.7).unwrap(), [0, 2, 1, 3, 4, 5, 6, 8, 7, 9, 10, 11]);
+        assert_eq!(join_halves(8, 1, 0.75).unwrap(), [0, 3, 1, 4, 2, 5, 6, 7]);
+        assert_eq!(
+            (split_pairs(4, 1, 0.0), split_pairs(4, 1, 2.0), split_pairs(4, 1, f32::NAN)),
+            (Some(vec![0, 1, 2, 3]), None, Some(vec![0, 1, 2, 3]))
+        );
+    }
+
+    #[test]
+    fn thirds_of_all_become_thirds_of_heads() {
+        assert_eq!(thirds_by_head(12, 2).unwrap(), [0, 1, 4, 5, 8, 9, 2, 3, 6, 7, 10, 11]);
+        assert_eq!(heads_by_third(12, 2).unwrap(), [0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11]);
+        assert_eq!((thirds_by_head(10, 2), heads_by_third(6, 0)), (None, None));
+        assert_eq!((thirds_by_head(0, 2), thirds_by_head(6, usize::MAX)), (Some(vec![]), None));
     }
 
     #[test]
     fn what_can_be_undone_is() {
-        let config = Config(ogive_tensor::serde_json::json!({"n": 2}));
         let values: Vec<f32> = (0..48).map(|v| v as f32 * 0.37 - 5.0).collect();
-        for change in [Change::split_rotary_pairs("n"), Change::less_one(), Change::transposed()] {
+        let config = Config(json!({"n": 2, "num_attention_heads": 2}));
+        let by_head = Change::head_by_head();
+        for change in [Change::split_rotary_pairs("n"), by_head, Change::less_one(), Change::transposed()] {
             for shape in [[1, 12, 4], [1, 1, 48]] {
                 let w = HostWeight::from_f32("w", shape, &values).unwrap();
                 let back = change.reversed().unwrap();
@@ -307,7 +358,7 @@ mod tests {
     #[test]
     fn empty_tensors_cost_nothing_whatever_they_claim() {
         let empty = HostWeight::new("k", [1 << 40, 1 << 16, 0], &F32, Vec::new().into()).unwrap();
-        let config = Config(ogive_tensor::serde_json::json!({"n": 2}));
+        let config = Config(json!({"n": 2}));
         assert_eq!(
             Change::split_rotary_pairs("n").apply(std::slice::from_ref(&empty), &config).unwrap().shape,
             empty.shape

@@ -6,14 +6,19 @@ use ogive_tensor::Result;
 use serde_json::json;
 
 pub(super) fn mamba() -> Translation {
-    let at = |leaf: &str| format!("backbone.layers.{{}}.mixer.{leaf}");
-    let changed = |from: &str, leaf: &str, change: Change| Rule::changed([from], at(leaf), change);
-    Translation::new("mamba", "MambaForCausalLM")
+    let t = Translation::new("mamba", "MambaForCausalLM")
         .rename("token_embd", "backbone.embeddings")
         .rename("output_norm", "backbone.norm_f")
         .rename("output", "lm_head")
-        .rename("blk.{}.attn_norm", "backbone.layers.{}.norm")
-        .rename("blk.{}.ssm_in", &at("in_proj"))
+        .rename("blk.{}.attn_norm", "backbone.layers.{}.norm");
+    with_spaces(t, "backbone.layers.{}.mixer").settings(settings)
+}
+
+/// Adds the tensors of a state space, which Hugging Face has at `place`. Decays are kept as `-exp(A_log)`.
+pub(super) fn with_spaces(t: Translation, place: &str) -> Translation {
+    let at = |leaf: &str| format!("{place}.{leaf}");
+    let changed = |from: &str, leaf: &str, change: Change| Rule::changed([from], at(leaf), change);
+    t.rename("blk.{}.ssm_in", &at("in_proj"))
         .rename("blk.{}.ssm_x", &at("x_proj"))
         .rename("blk.{}.ssm_dt", &at("dt_proj"))
         .rename("blk.{}.ssm_out", &at("out_proj"))
@@ -21,7 +26,6 @@ pub(super) fn mamba() -> Translation {
         .rule(Rule::new("blk.{}.ssm_conv1d.bias", at("conv1d.bias")))
         .rule(changed("blk.{}.ssm_a", "A_log", Change::logarithm()))
         .rule(Rule::new("blk.{}.ssm_d", at("D")))
-        .settings(settings)
 }
 
 /// What llama.cpp's converter does not write, as llama.cpp norms with one epsilon: that of Falcon-Mamba's norms of what goes into states.

@@ -7,6 +7,7 @@ mod arcee;
 mod bert;
 mod cohere;
 mod deepseek;
+mod dots1;
 mod ernie;
 mod exaone4;
 mod falcon_h1;
@@ -16,8 +17,10 @@ mod gemma4;
 mod glm;
 mod gpt2;
 mod gpt_oss;
+mod gptneox;
 mod granite;
 mod hunyuan;
+mod jamba;
 mod lfm2;
 mod llama;
 mod llama4;
@@ -97,6 +100,9 @@ fn texts() -> Vec<Translation> {
         hunyuan::dense(),
         hunyuan::moe(),
         gpt2::gpt2(),
+        gptneox::gptneox(),
+        jamba::jamba(),
+        dots1::dots1(),
         gpt_oss::gpt_oss(),
         bert::bert(),
         bert::nomic_bert(),
