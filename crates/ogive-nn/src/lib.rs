@@ -98,8 +98,8 @@ mod updates;
 mod windows;
 
 pub use alt_up::{AltUp, AltUpEnds};
-pub use classifier::{Classifier, Pooling};
 pub use attention::{Attention, heads_of, spec_of};
+pub use classifier::{Classifier, Pooling};
 pub use delta_net::GatedDeltaNet;
 pub use latent::LatentAttention;
 pub use layers::{Embedding, LayerNorm, Linear, RmsNorm};

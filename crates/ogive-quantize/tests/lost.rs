@@ -134,6 +134,27 @@ fn nothing_is_lost_without_a_word() {
         ("own/hunyuan-moe", ends, |t| without(t, "layers.1.mlp.experts.2."), &["number 2 is missing"]),
         ("own/hunyuan-moe", ends, |t| without(t, "layers.0.mlp.shared_mlp.up_proj"), &["layer 0 of 2"]),
     ];
+    let last: &[(&str, Settings, Tensors, &[&str])] = &[
+        ("own/gptneox", ends, |t| without(t, "layers.1.mlp.dense_h_to_4h.bias"), &["layer 1 of 2"]),
+        ("own/gptneox", ends, |t| without(t, "embed_out"), &["output.weight", "`embed_out.weight`"]),
+        (
+            "own/gptneox",
+            ends,
+            |t| without(t, "final_layer_norm.weight"),
+            &["`gpt_neox.final_layer_norm.weight`"],
+        ),
+        // Layers that attend are like each other, and so are those that have experts.
+        (
+            "own/jamba",
+            ends,
+            |t| without(t, "layers.2.feed_forward.experts.4."),
+            &["number 4 of 5 is missing"],
+        ),
+        ("own/jamba", ends, |t| without(t, "layers.2.feed_forward.router"), &["layer 2 of 3"]),
+        ("own/jamba", ends, |t| without(t, "layers.2.mamba.dt_layernorm"), &["layer 2 of 3"]),
+        ("own/bamba", ends, |t| without(t, "layers.2.mamba.D"), &["layer 2 of 3"]),
+        ("own/dots1", ends, |t| without(t, "layers.1.mlp.experts.6."), &["number 6 of 7 is missing"]),
+    ];
     let beside: Settings = |c| c["use_parallel_residual"] = json!(true);
     let stablelm: &[(&str, Settings, Tensors, &[&str])] = &[
         ("own/stablelm", beside, |_| {}, &["use_parallel_residual", "it is true"]),
@@ -144,7 +165,7 @@ fn nothing_is_lost_without_a_word() {
             &["use_parallel_residual", "it is false"],
         ),
     ];
-    for (model, settings, tensors, why) in newer.iter().chain(stablelm).chain(lfm2).chain(cases) {
+    for (model, settings, tensors, why) in newer.iter().chain(last).chain(stablelm).chain(lfm2).chain(cases) {
         let Some(folder) = rewritten(model, settings, tensors) else { return };
         let e = message(folder.path());
         assert!(why.iter().all(|why| e.contains(why)), "{why:?}: {e}");
@@ -180,6 +201,28 @@ fn what_may_be_missing_may_be() {
     let ahead = |c: &mut Value| c["is_causal"] = json!(false);
     let folder = rewritten("llama", ahead, |all| without(all, "lm_head")).unwrap();
     assert!(packed(&format("f32"), folder.path()).unwrap().tensor("output_norm.weight").is_some());
+}
+
+/// Masks and frequencies, which Pythia's files have beside the weights, and a head that is the table once more.
+#[test]
+fn buffers_of_neox_are_no_part_of_the_model() {
+    let ends: Settings = |c| (c["bos_token_id"], c["eos_token_id"]) = (json!(2), json!(3));
+    let count = |with: bool| {
+        let folder = rewritten("own/gptneox", ends, |all| {
+            let buffers =
+                [("bias", "BOOL", 16), ("masked_bias", "F32", 4), ("rotary_emb.inv_freq", "F32", 12)];
+            for (name, dtype, bytes) in buffers.into_iter().filter(|_| with) {
+                let shape = vec![if dtype == "F32" { bytes as u64 / 4 } else { bytes as u64 }];
+                let name = format!("gpt_neox.layers.0.attention.{name}");
+                all.push(Tensor { name, dtype: dtype.into(), shape, bytes: vec![0; bytes] });
+            }
+        });
+        packed(&format("f32"), folder.unwrap().path()).unwrap().tensors().len()
+    };
+    assert_eq!(count(true), count(false));
+    let tied = rewritten("own/gptneox-serial", ends, |_| {}).unwrap();
+    let file = packed(&format("f32"), tied.path()).unwrap();
+    assert_eq!(values(&file, "output.weight"), values(&file, "token_embd.weight"));
 }
 
 /// As llama.cpp's converter leaves them out: what foretells more than one token.

@@ -23,6 +23,8 @@ const OTHERWISE: &[&str] = &[
     "original_max_position_embeddings",
     // StableLM's, which was compared with the weights.
     "use_parallel_residual",
+    // Jamba's, which has it by periods.
+    "layers_num_experts",
     // Gemma 4's.
     "attention_k_eq_v",
     "enable_moe_block",

@@ -18,6 +18,9 @@ const FOUR: &str = "GraniteMoeHybridForCausalLM";
 /// What layers are called that attend.
 const ATTENTION: &str = "attention";
 
+/// More layers than any model has; it bounds what a false configuration can make us list.
+pub(super) const MOST_LAYERS: usize = 10_000;
+
 /// The setting that says how many experts there are.
 const EXPERTS: &str = "num_local_experts";
 
@@ -41,9 +44,7 @@ pub(super) fn settled(class: &str, config: &Config) -> Result<Config> {
     if class != FOUR {
         return Ok(config);
     }
-    let auto = config.0.get("mamba_d_head").is_none_or(|said| said.is_null() || said == "auto");
-    let inner = f64::from(config.f32_or("mamba_expand", 2.0)?) * config.usize("hidden_size")? as f64;
-    let even = (inner as usize).checked_div(config.usize_or("mamba_n_heads", 128)?).filter(|_| auto);
+    let even = state_head(&config)?;
     let width =
         config.opt_usize("shared_intermediate_size")?.filter(|_| config.0.get(EXPERTS) == Some(&json!(0)));
     if let Some(settings) = config.0.as_object_mut() {
@@ -56,6 +57,13 @@ pub(super) fn settled(class: &str, config: &Config) -> Result<Config> {
         }
     }
     Ok(config)
+}
+
+/// How many elements a head of a state space has, where the settings leave it to the class.
+pub(super) fn state_head(config: &Config) -> Result<Option<usize>> {
+    let auto = config.0.get("mamba_d_head").is_none_or(|said| said.is_null() || said == "auto");
+    let inner = f64::from(config.f32_or("mamba_expand", 2.0)?) * config.usize("hidden_size")? as f64;
+    Ok((inner as usize).checked_div(config.usize_or("mamba_n_heads", 128)?).filter(|_| auto))
 }
 
 /// Whether a layer has a state space; no layer of another architecture.
@@ -99,7 +107,7 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<()> {
 }
 
 /// What layers with a state space have.
-fn spaces(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<()> {
+pub(super) fn spaces(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<()> {
     let config = model.config;
     if config.bool_or("mamba_proj_bias", false)? {
         return refuse("mamba_proj_bias", "GGUF has no biases for these projections");

@@ -4,15 +4,16 @@ use super::settings::whole;
 use super::{Keys, Model, latent, refuse};
 use crate::Result;
 
-/// GGUF's names of the architectures: GLM-4.5, MiniMax-M2 and ERNIE 4.5.
+/// GGUF's names of the architectures: GLM-4.5, dots.llm1, MiniMax-M2 and ERNIE 4.5.
 pub(super) const GLM: &str = "glm4moe";
+pub(super) const DOTS: &str = "dots1";
 pub(super) const MINIMAX: &str = "minimax-m2";
 pub(super) const ERNIE: &str = "ernie4_5-moe";
 
 /// The largest bound below the sum of shares that no sum comes near.
 const NEARLY_NOTHING: f32 = 1e-9;
 
-/// Whole numbers of GLM-4.5: settings, and keys below the architecture.
+/// Whole numbers of GLM-4.5 and dots.llm1: settings, and keys below the architecture.
 const WHOLE: &[(&str, &str)] = &[
     ("first_k_dense_replace", "leading_dense_block_count"),
     ("n_routed_experts", "expert_count"),
@@ -24,7 +25,7 @@ const WHOLE: &[(&str, &str)] = &[
 /// How many of the first layers have no experts: in what follows attention they are like each other and not like the rest.
 pub(super) fn dense_layers(model: &Model<'_>) -> Result<u64> {
     Ok(match model.architecture {
-        GLM | latent::ARCHITECTURE => model.config.usize_or("first_k_dense_replace", 0)? as u64,
+        GLM | DOTS | latent::ARCHITECTURE => model.config.usize_or("first_k_dense_replace", 0)? as u64,
         ERNIE => model.config.usize_or("moe_layer_start_index", 1)? as u64,
         _ => 0,
     })
@@ -40,7 +41,8 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<()> {
     // 2 is for scores of each alone.
     keys.set("expert_gating_func", 2_u32);
     match model.architecture {
-        GLM => set_glm(keys, model),
+        GLM => set_glm(keys, model, true),
+        DOTS => set_dots(keys, model),
         _ => set_minimax(keys, model),
     }
 }
@@ -52,7 +54,37 @@ fn set_minimax(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<()> {
     Ok(())
 }
 
-fn set_glm(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<()> {
+fn set_dots(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<()> {
+    let config = model.config;
+    let scored = config.opt_str("scoring_func")?;
+    if let Some(other) = scored.filter(|said| !["noaux_tc", "sigmoid"].contains(said)) {
+        return refuse(
+            "scoring_func",
+            format!("it is `{other}`, and GGUF has sigmoids for this architecture"),
+        );
+    }
+    let heads = config.usize("num_attention_heads")?;
+    if config.usize_or("num_key_value_heads", heads)? != heads {
+        let why = "readers of GGUF want as many key heads as query heads in this architecture";
+        return refuse("num_key_value_heads", why);
+    }
+    if config.usize_or("n_shared_experts", 0)? == 0 {
+        let why = "readers of GGUF want an MLP that all tokens share in this architecture";
+        return refuse("n_shared_experts", why);
+    }
+    let first = config.usize_or("max_window_layers", 62)?;
+    let slides = match config.opt_strs("layer_types")? {
+        Some(kinds) => kinds.iter().any(|kind| kind == "sliding_attention"),
+        None => first < config.usize("num_hidden_layers")?,
+    };
+    if slides && config.opt_usize("sliding_window")?.is_some_and(|window| window > 0) {
+        return refuse("sliding_window", "GGUF has no windows for this architecture");
+    }
+    set_glm(keys, model, false)
+}
+
+/// `normed` says whether silence means that shares of chosen experts sum to one.
+fn set_glm(keys: &mut Keys<'_>, model: &Model<'_>, normed: bool) -> Result<()> {
     let config = model.config;
     if config.usize_or("n_routed_experts", 0)? == 0 {
         return refuse("n_routed_experts", "readers of GGUF want experts in this architecture");
@@ -62,7 +94,7 @@ fn set_glm(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<()> {
             keys.set(key, whole(setting, value)?);
         }
     }
-    keys.set("expert_weights_norm", config.bool_or("norm_topk_prob", true)?);
+    keys.set("expert_weights_norm", config.bool_or("norm_topk_prob", normed)?);
     let scale = config.f32_or("routed_scaling_factor", 1.0)?;
     if scale == 0.0 {
         return refuse("routed_scaling_factor", "readers of GGUF take 0 for none");

@@ -5,14 +5,17 @@
 //! that a model which GGUF cannot say is an error here and not a model that answers differently.
 
 mod apertus;
+mod bamba;
 mod check;
 mod exaone4;
 mod falcon_h1;
 mod gemma3n;
 mod gemma4;
+mod gptneox;
 mod granite;
 mod hunyuan;
 mod hybrid;
+mod jamba;
 mod latent;
 mod lfm2;
 mod llama4;
@@ -100,6 +103,10 @@ const CLASSES: &[(&str, &str)] = &[
     ("HunYuanDenseV1ForCausalLM", hunyuan::DENSE),
     ("HunYuanMoEV1ForCausalLM", hunyuan::MIXTURE),
     ("GPT2LMHeadModel", "gpt2"),
+    ("GPTNeoXForCausalLM", gptneox::ARCHITECTURE),
+    ("JambaForCausalLM", jamba::ARCHITECTURE),
+    ("BambaForCausalLM", granite::HYBRID),
+    ("Dots1ForCausalLM", mixtures::DOTS),
     ("BertModel", "bert"),
     ("BertForMaskedLM", "bert"),
     ("BertForPreTraining", "bert"),
@@ -165,6 +172,7 @@ pub(crate) fn convert(checkpoint: &mut Checkpoint, folder: &Path) -> Result<(Met
     let architecture = by_layers.unwrap_or(architecture);
     let config = nemotron_h::settled(architecture, granite::settled(class, config)?);
     let config = hunyuan::settled(class, config)?;
+    let config = bamba::settled(class, jamba::settled(class, gptneox::settled(class, config))?)?;
     let config = gemma3n::settled(class, config)?;
     let config = gemma4::settled(class, mamba2::settled(class, falcon_h1::settled(class, config)?))?;
     let config = &mamba::settled(class, llama4::settled(class, config)?)?;
@@ -189,6 +197,7 @@ pub(crate) fn convert(checkpoint: &mut Checkpoint, folder: &Path) -> Result<(Met
     nemotron_h::check(&model, &tensors)?;
     falcon_h1::check(&model, &tensors)?;
     mamba::check(&model, &tensors)?;
+    jamba::check(&model, &tensors)?;
     mamba2::check(&model, &tensors)?;
     gemma3n::check(&model, &tensors)?;
     gemma4::check(&model, &tensors)?;

@@ -4,8 +4,9 @@
 //! silent (Gemma's head size) is written down, because GGUF's readers take other things for granted.
 
 use super::{
-    Keys, Model, apertus, exaone4, falcon_h1, gemma3n, gemma4, granite, hunyuan, hybrid, latent, lfm2,
-    llama4, mamba, mamba2, mixtures, nemotron_h, refuse, roberta, rope, seeing, stablelm,
+    Keys, Model, apertus, bamba, exaone4, falcon_h1, gemma3n, gemma4, gptneox, granite, hunyuan, hybrid,
+    jamba, latent, lfm2, llama4, mamba, mamba2, mixtures, nemotron_h, refuse, roberta, rope, seeing,
+    stablelm,
 };
 use crate::{Error, Result};
 use ogive_tensor::{Config, HostWeight};
@@ -103,10 +104,16 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
         }
         seeing::QWEN2 | seeing::QWEN3 => seeing::set(keys, model)?,
         lfm2::DENSE | lfm2::MIXTURE => lfm2::set(keys, model)?,
+        _ if bamba::is(model) => bamba::set(keys, model, head_dim)?,
         granite::DENSE | granite::MIXTURE | granite::HYBRID => granite::set(keys, model)?,
         nemotron_h::DENSE | nemotron_h::MIXTURE => nemotron_h::set(keys, model)?,
         llama4::ARCHITECTURE => llama4::set(keys, model, head_dim)?,
         mamba::ARCHITECTURE => mamba::set(keys, model)?,
+        jamba::ARCHITECTURE => jamba::set(keys, model)?,
+        gptneox::ARCHITECTURE => {
+            turning(keys, config, head_dim)?;
+            gptneox::set(keys, model)?;
+        }
         mamba2::ARCHITECTURE => mamba2::set(keys, model)?,
         gemma3n::ARCHITECTURE => gemma3n::set(keys, model)?,
         gemma4::ARCHITECTURE => gemma4::set(keys, model)?,
@@ -128,7 +135,7 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
             turning(keys, config, head_dim)?;
             hunyuan::set(keys, model)?;
         }
-        mixtures::GLM | mixtures::MINIMAX => {
+        mixtures::GLM | mixtures::DOTS | mixtures::MINIMAX => {
             turning(keys, config, head_dim)?;
             mixtures::set(keys, model)?;
         }
@@ -176,6 +183,9 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
         | "Lfm2ForCausalLM"
         | "Lfm2MoeForCausalLM"
         | "Llama4ForCausalLM"
+        | "GPTNeoXForCausalLM"
+        | "BambaForCausalLM"
+        | "Dots1ForCausalLM"
         | "MambaForCausalLM"
         | "FalconMambaForCausalLM"
         | "Mamba2ForCausalLM" => false,
@@ -220,7 +230,7 @@ pub(super) fn set_vocab_size(keys: &mut Keys<'_>, config: &Config) -> Result<()>
 }
 
 /// How many elements of a head turn.
-fn turning(keys: &mut Keys<'_>, config: &Config, head_dim: usize) -> Result<()> {
+pub(super) fn turning(keys: &mut Keys<'_>, config: &Config, head_dim: usize) -> Result<()> {
     let part = config.f32_or("partial_rotary_factor", 1.0)?;
     keys.set("rope.dimension_count", whole("head_dim", turned(head_dim, part))?);
     Ok(())

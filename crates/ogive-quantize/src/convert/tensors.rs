@@ -4,8 +4,8 @@
 //! one tensor each kind, of parts that are still fetched one by one.
 
 use super::{
-    Model, apertus, falcon_h1, gemma3n, gemma4, granite, hybrid, latent, lfm2, llama4, mamba, mamba2,
-    mixtures, nemotron_h, roberta, seeing, stablelm,
+    Model, apertus, bamba, falcon_h1, gemma3n, gemma4, gptneox, granite, hybrid, jamba, latent, lfm2, llama4,
+    mamba, mamba2, mixtures, nemotron_h, roberta, seeing, stablelm,
 };
 use crate::input::{Piece, Tensor};
 use crate::{Error, Result};
@@ -15,11 +15,27 @@ use ogive_weights::Change;
 use std::collections::BTreeMap;
 
 /// What some checkpoints keep beside the weights, which can be computed.
-const BUFFERS: &[&str] = &[".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias", ".position_ids"];
+const BUFFERS: &[&str] = &[
+    ".rotary_emb.inv_freq",
+    ".attn.bias",
+    ".attn.masked_bias",
+    ".attention.bias",
+    ".attention.masked_bias",
+    ".position_ids",
+];
 
 /// Architectures of which readers of GGUF want a head, be it the embedding once more.
-const HEADED: &[&str] =
-    &[apertus::ARCHITECTURE, stablelm::ARCHITECTURE, mixtures::MINIMAX, "phi2", "olmo2", "olmoe", "qwen2moe"];
+const HEADED: &[&str] = &[
+    apertus::ARCHITECTURE,
+    gptneox::ARCHITECTURE,
+    stablelm::ARCHITECTURE,
+    mixtures::DOTS,
+    mixtures::MINIMAX,
+    "phi2",
+    "olmo2",
+    "olmoe",
+    "qwen2moe",
+];
 
 /// What a tensor becomes, or a part of it: GGUF's name, and how.
 pub(super) type Part = (String, Option<Change>);
@@ -36,13 +52,13 @@ pub(super) fn tensors(model: &Model<'_>, source: &dyn Source) -> Result<Vec<Tens
             || apertus::is_beside(model, name)
             || gemma3n::is_beside(model, name)
             || BUFFERS.iter().any(|b| name.ends_with(b))
-            || tied && name == "lm_head.weight"
+            || tied && name == output_head(model)
     };
     for name in source.left_out().iter().filter(|name| !is_beside(&full_name(model, name))) {
         // It fails, and says of which type the elements are.
         source.get(name)?;
     }
-    let foretells = [latent::ARCHITECTURE, mixtures::GLM].contains(&model.architecture);
+    let foretells = [latent::ARCHITECTURE, mixtures::GLM, mixtures::DOTS].contains(&model.architecture);
     let mut plain: Vec<Tensor> = Vec::new();
     let mut stacks: BTreeMap<String, BTreeMap<u64, WeightInfo>> = BTreeMap::new();
     for info in source.tensors() {
@@ -92,7 +108,7 @@ pub(super) fn tensors(model: &Model<'_>, source: &dyn Source) -> Result<Vec<Tens
 
 /// Whether the head, where there is one, is the embedding once more. One that is another counts, whatever config.json says.
 fn repeats_embedding(model: &Model<'_>, source: &dyn Source) -> Result<bool> {
-    let Some(head) = optional(source.get("lm_head.weight"))? else { return Ok(true) };
+    let Some(head) = optional(source.get(output_head(model)))? else { return Ok(true) };
     let is_table = |name: &str| {
         let to = model.translation.gguf_name(&full_name(model, name));
         to.is_some_and(|(name, _)| name == "token_embd.weight")
@@ -101,6 +117,11 @@ fn repeats_embedding(model: &Model<'_>, source: &dyn Source) -> Result<bool> {
         Some(table) => Ok(head.is_copy_of(&source.get(&table.name)?)),
         None => Ok(false),
     }
+}
+
+/// What the output head is called.
+fn output_head(model: &Model<'_>) -> &'static str {
+    if model.architecture == gptneox::ARCHITECTURE { gptneox::HEAD } else { "lm_head.weight" }
 }
 
 /// Whether config.json says that the embedding is the head too. Classes differ in what they take silence for.
@@ -133,7 +154,7 @@ fn full_name(model: &Model<'_>, name: &str) -> String {
         return leaf(".gamma", ".weight").or(leaf(".beta", ".bias")).unwrap_or(name);
     }
     let own = gemma3n::own_name(model, name).or_else(|| seeing::text_name(model, name));
-    let own = own.or_else(|| granite::dense_name(model, name));
+    let own = own.or_else(|| granite::dense_name(model, name)).or_else(|| bamba::own_name(model, name));
     let own = own.or_else(|| nemotron_h::own_name(model, name));
     if let Some(name) = own.or_else(|| mamba::own_name(model, name)) {
         return name;
@@ -244,7 +265,11 @@ pub(super) fn complete(model: &Model<'_>, tensors: &[Tensor], embeds: bool) -> R
         nemotron_h::DENSE | nemotron_h::MIXTURE | mamba::ARCHITECTURE | mamba2::ARCHITECTURE => {
             ("output_norm.weight", "backbone.norm_f.weight")
         }
-        falcon_h1::ARCHITECTURE | "phi2" => ("output_norm.weight", "model.final_layernorm.weight"),
+        gptneox::ARCHITECTURE => ("output_norm.weight", "gpt_neox.final_layer_norm.weight"),
+        falcon_h1::ARCHITECTURE | jamba::ARCHITECTURE | "phi2" => {
+            ("output_norm.weight", "model.final_layernorm.weight")
+        }
+        _ if bamba::is(model) => ("output_norm.weight", "model.final_layernorm.weight"),
         _ => ("output_norm.weight", "model.norm.weight"),
     };
     if lacks(last) {
@@ -253,14 +278,19 @@ pub(super) fn complete(model: &Model<'_>, tensors: &[Tensor], embeds: bool) -> R
     }
     let foretells = !embeds && model.config.bool_or("is_causal", true)?;
     if lacks("output.weight") && foretells && !tied(model)? {
-        let why = "the folder has no `lm_head.weight`, and config.json does not say that the embedding is the head too \
-            (`tie_word_embeddings`); is the download complete?";
-        return needed("output.weight", why);
+        let why = format!(
+            "the folder has no `{}`, and config.json does not say that the embedding is the head too \
+            (`tie_word_embeddings`); is the download complete?",
+            output_head(model)
+        );
+        return needed("output.weight", &why);
     }
     let layers = model.config.usize("num_hidden_layers")? as u64;
     // The first layers of some have no experts: in what follows attention they are like each other and not like the rest.
     let first = lfm2::dense_layers(model)?.max(mixtures::dense_layers(model)?);
-    let (sparse, mixed) = (llama4::sparse(model)?, model.architecture == llama4::ARCHITECTURE);
+    let (llama, jamba) = (llama4::sparse(model)?, jamba::sparse(model)?);
+    let sparse = |layer| llama(layer) || jamba(layer);
+    let mixed = [llama4::ARCHITECTURE, jamba::ARCHITECTURE].contains(&model.architecture);
     let follows = |name: &str| {
         (first > 0 || mixed) && [".ffn_", ".exp_probs_b."].iter().any(|part| name.contains(part))
     };
@@ -270,7 +300,9 @@ pub(super) fn complete(model: &Model<'_>, tensors: &[Tensor], embeds: bool) -> R
     }
     // A hybrid's layers have other tensors where something else is in the place of attention.
     let (linear, convolves) = (hybrid::linear(model)?, lfm2::convolves(model)?);
-    let (space, kinds) = (granite::has_space(model)?, nemotron_h::kinds(model)?);
+    let (granite, jamba) = (granite::has_space(model)?, jamba::has_space(model)?);
+    let space = |layer| granite(layer) || jamba(layer);
+    let kinds = nemotron_h::kinds(model)?;
     let keys = gemma4::kinds(model)?;
     let otherwise = |layer: u64| match kinds.get(layer as usize) {
         Some(kind) => kind,

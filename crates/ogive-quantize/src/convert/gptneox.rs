@@ -1,0 +1,31 @@
+//! GPT-NeoX as GGUF has it: with biases on all matrices, and whether the MLP stands beside attention.
+
+use super::{Keys, Model, refuse};
+use crate::Result;
+use ogive_tensor::Config;
+
+/// GGUF's name of the architecture.
+pub(super) const ARCHITECTURE: &str = "gptneox";
+
+/// What its files call the head.
+pub(super) const HEAD: &str = "embed_out.weight";
+
+/// Takes away what the class does not know and readers of GGUF would obey.
+pub(super) fn settled(class: &str, mut config: Config) -> Config {
+    if let Some(settings) = config.0.as_object_mut().filter(|_| class == "GPTNeoXForCausalLM") {
+        settings.retain(|key, _| !["num_key_value_heads", "head_dim"].contains(&&**key));
+    }
+    config
+}
+
+/// Sets what this architecture has besides.
+pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<()> {
+    const BIAS: &str = "attention_bias";
+    if !model.config.bool_or(BIAS, true)? {
+        return refuse(BIAS, "readers of GGUF want biases in this architecture");
+    }
+    keys.set("use_parallel_residual", model.config.bool_or("use_parallel_residual", true)?);
+    // Readers of GGUF take another number for granted than the class.
+    keys.set("attention.layer_norm_epsilon", model.config.f32_or("layer_norm_eps", 1e-5)?);
+    Ok(())
+}
