@@ -19,13 +19,17 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 
 # Matrices by themselves, of which one has another rank and one another factor; matrices that are kept transposed, by the root of the rank;
-# several in one; and a hybrid's.
+# several in one, one below the other or in turns; and a hybrid's.
 ADAPTERS = {
     "llama": dict(
         r=3, lora_alpha=5, rank_pattern={"down_proj": 2}, alpha_pattern={"q_proj": 9},
         target_modules=["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "lm_head"],
     ),
     "gpt2": dict(r=4, lora_alpha=2, use_rslora=True, fan_in_fan_out=True, target_modules=["c_attn", "c_proj", "c_fc"]),
+    # Rows that come head by head.
+    "gptneox": dict(
+        r=3, lora_alpha=4, target_modules=["query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h", "embed_out"],
+    ),
     "phi3": dict(r=2, lora_alpha=3, target_modules=["qkv_proj", "o_proj", "gate_up_proj", "down_proj"]),
     "granite-hybrid": dict(
         r=2, lora_alpha=4, target_modules=["q_proj", "v_proj", "in_proj", "out_proj", "input_linear", "output_linear"]

@@ -29,6 +29,8 @@ BASE = dict(
 )
 TRAINED = 16
 LAYER_NORMED = {key: value for key, value in BASE.items() if key != "rms_norm_eps"}
+# As many key heads as query heads, whatever anybody says.
+NEOX = {key: value for key, value in LAYER_NORMED.items() if key != "num_key_value_heads"} | dict(layer_norm_eps=1e-4)
 # LFM2 calls its epsilon otherwise.
 LFM2 = {key: value for key, value in BASE.items() if key != "rms_norm_eps"} | dict(norm_eps=1e-5, tie_word_embeddings=True)
 
@@ -57,6 +59,21 @@ def granite_hybrid(**settings):
         mamba_n_heads=6, mamba_d_head=16, mamba_d_state=8, mamba_n_groups=1, mamba_d_conv=4, mamba_expand=2,
         mamba_chunk_size=8,
     )
+    return dict(BASE, **whole) | settings
+
+
+def bamba(**settings):
+    """Bamba whose heads turn in part, and whose states are wider than long."""
+    whole = dict(
+        num_hidden_layers=3, head_dim=12, mamba_n_heads=6, mamba_d_head=16, mamba_d_state=8, mamba_d_conv=4, mamba_expand=2,
+        mamba_chunk_size=8,
+    )
+    return dict(BASE, **whole) | settings
+
+
+def jamba(**settings):
+    """Jamba whose layers attend, and have experts, by turns that do not fall together."""
+    whole = dict(mamba_d_state=10, mamba_d_conv=4, mamba_expand=2, use_mamba_kernels=False)
     return dict(BASE, **whole) | settings
 
 
@@ -544,6 +561,61 @@ ARCHITECTURES = {
             ),
         ),
     ),
+    # Heads of 16, of which 6 elements turn; the MLP behind attention, and all of a head, stretched; and what GGUF has not: no biases.
+    "gptneox": ("gpt_neox", dict(NEOX, num_attention_heads=3, rotary_pct=0.375)),
+    "gptneox-serial": (
+        "gpt_neox",
+        dict(
+            NEOX, rotary_pct=1.0, rotary_emb_base=5000, use_parallel_residual=False, tie_word_embeddings=True,
+            rope_scaling=dict(rope_type="linear", factor=2.0),
+        ),
+    ),
+    "gptneox-bare": ("gpt_neox", dict(NEOX, rotary_pct=0.5, attention_bias=False, hidden_act="gelu_new")),
+    # Mixtures, of which a layer attends; without experts; and what GGUF cannot say: biases and another width.
+    "jamba": (
+        "jamba",
+        jamba(
+            num_hidden_layers=3, intermediate_size=24, attn_layer_period=3, attn_layer_offset=1, expert_layer_period=2,
+            expert_layer_offset=0, num_experts=5, num_experts_per_tok=2, mamba_dt_rank=5,
+        ),
+    ),
+    "jamba-dense": (
+        "jamba",
+        jamba(attn_layer_period=2, attn_layer_offset=0, num_experts=1, mamba_d_conv=3, tie_word_embeddings=True),
+    ),
+    "jamba-bias": (
+        "jamba",
+        jamba(
+            attn_layer_period=2, attn_layer_offset=0, expert_layer_period=1, expert_layer_offset=0, num_experts=4, num_experts_per_tok=3,
+            intermediate_size=16, mamba_expand=1, mamba_conv_bias=False, mamba_proj_bias=True, hidden_act="gelu",
+        ),
+    ),
+    # As its models are; and what GGUF cannot say: biases, and groups that are normed at once.
+    "bamba": ("bamba", bamba(attn_layer_indices=[1], rope_theta=5e3)),
+    "bamba-groups": (
+        "bamba",
+        bamba(
+            attn_layer_indices=[0, 2], mamba_d_head="auto", mamba_n_groups=2, mamba_d_conv=3, mamba_conv_bias=False,
+            mamba_proj_bias=True, attention_bias=True, mlp_bias=True, partial_rotary_factor=0.34, tie_word_embeddings=True,
+            rope_scaling=dict(rope_type="linear", factor=2.0),
+        ),
+    ),
+    # As many key heads as query heads and one group, as readers of GGUF want them; and with groups, key heads that are shared, and a window.
+    "dots1": (
+        "dots1",
+        dict(
+            BASE, num_key_value_heads=6, head_dim=12, n_routed_experts=7, n_shared_experts=2, num_experts_per_tok=3,
+            moe_intermediate_size=12, first_k_dense_replace=1, norm_topk_prob=True, routed_scaling_factor=1.7, sliding_window=None,
+        ),
+    ),
+    "dots1-window": (
+        "dots1",
+        dict(
+            BASE, num_hidden_layers=3, head_dim=12, attention_bias=True, n_routed_experts=12, n_shared_experts=1,
+            num_experts_per_tok=3, moe_intermediate_size=16, n_group=4, topk_group=2, first_k_dense_replace=1, sliding_window=9,
+            max_window_layers=1, rope_theta=5e3, tie_word_embeddings=True,
+        ),
+    ),
     "gpt-neox": (
         "gpt_neox",
         dict(
@@ -563,6 +635,8 @@ ARCHITECTURES = {
 # shares 0.006 and 0.021, of those whose tokens choose every expert.
 # HunYuan's is the best of 300, 0.031 ahead by what its shares are made of.
 # Llama 4's are of 150, 0.059 and 0.031 ahead, of those whose tokens choose every expert.
+# Jamba's are of 150 and of 40, and move least of those that choose 0.012 ahead, by 1.5e-4 and less of their square. dots.llm1's are the
+# best of 400, by scores 0.014 and 0.006 ahead, of those whose tokens choose every expert, and all but one of these and of the pairs of groups.
 # Gemma 4's, which choose in every layer, are the best of 2000, 0.003 and 0.005 ahead, with inputs of all products rounded the same experts
 # and 4e-5 of their square; the one without experts moves least of 150, as much. Gemma 3n's moves least, 9e-5, of those of 30 that double and single
 # precision have within 8e-6.
@@ -572,6 +646,7 @@ SALT = {
     "olmoe": 50, "nemotron-h-moe": 41, "nemotron-h-moe-bias": 312,
     "glm4-moe": 163, "glm4-moe-norm": 469, "minimax-m2": 919, "ernie4-5-moe": 172, "ernie4-5-moe-bias": 253,
     "gemma3n": 15, "llama4": 80, "llama4-chunks": 1, "gemma4-shared": 92, "gemma4-moe": 1825, "gemma4-all": 404, "hunyuan-moe": 58,
+    "jamba": 109, "jamba-dense": 31, "jamba-bias": 3, "dots1": 118, "dots1-window": 193,
 }
 
 # Models whose tokens see all of a text: no logits, but hidden states, a vocabulary, and vectors of whole texts.

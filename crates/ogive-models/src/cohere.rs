@@ -48,6 +48,7 @@ fn class(c: &Config) -> Result<Class> {
         eps: c.f32_or("layer_norm_eps", 1e-5)?,
         norms: ("input_layernorm", None),
         beside: true,
+        places: layer_normed::PLACES,
         last_norm: "norm",
         logit_scale: Some(c.f32_or("logit_scale", 0.0625)?),
         tied: true,

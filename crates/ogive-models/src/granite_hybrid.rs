@@ -6,7 +6,7 @@
 
 use crate::class::Class;
 use crate::{decoder, granite, hybrid, mixer::Mixer};
-use ogive_nn::backend::Activation;
+use ogive_nn::backend::{Activation, Rope};
 use ogive_nn::tensor::{Error, Result};
 use ogive_nn::{Attention, Config, FeedForward, GatedMlp, Loader, Mamba2, Mamba2Spec, Model};
 
@@ -16,7 +16,6 @@ use ogive_nn::{Attention, Config, FeedForward, GatedMlp, Loader, Mamba2, Mamba2S
 /// If `layer_types` are more or fewer than the layers or name another kind, if `position_embedding_type` is none that is known, if
 /// `is_causal` is off, or if the sizes of states do not fit each other; else as [every `load`](crate#errors).
 pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
-    hybrid::looks_back(c, "a state space")?;
     // The convolution has a state, and the space another.
     let class = Class { caches: 2, ..granite::class(c)? };
     let rope = match c.opt_str("position_embedding_type")? {
@@ -27,15 +26,7 @@ pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
             return Err(Error::unsupported("config", why));
         }
     };
-    let (spec, mamba, space) = (class.attention_of(c)?, hybrid::mamba(c)?, space(c)?);
-    let mixer = |l: &Loader<'_>, i: usize| {
-        let first = class.caches * i;
-        if mamba(i) {
-            return Ok(Mixer::Mamba(Mamba2::load(&l.at("mamba"), space, first)?.into()));
-        }
-        let attn = Attention::load(&l.at("self_attn"), c, first, rope.clone(), spec.clone())?;
-        Ok(Mixer::Attention(attn.into()))
-    };
+    let mixer = mixers(&class, c, rope, hybrid::mamba(c)?)?;
     let (n, activation) = (c.usize("num_local_experts")?, activation(c)?);
     let experts = (n > 0).then(|| granite::experts(c)).transpose()?;
     let model = root.at_or_here("model", "embed_tokens")?;
@@ -51,6 +42,25 @@ pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
             }
             None => FeedForward::Dense(shared(l, activation)?),
         })
+    })
+}
+
+/// Reads what a layer has: where `mamba` says so a state space, else attention that turns by `rope`.
+pub(crate) fn mixers(
+    class: &Class,
+    c: &Config,
+    rope: Option<Rope>,
+    mamba: impl Fn(usize) -> bool,
+) -> Result<impl Fn(&Loader<'_>, usize) -> Result<Mixer>> {
+    hybrid::looks_back(c, "a state space")?;
+    let (caches, spec, space) = (class.caches, class.attention_of(c)?, space(c)?);
+    Ok(move |l: &Loader<'_>, i: usize| {
+        let first = caches * i;
+        if mamba(i) {
+            return Ok(Mixer::Mamba(Mamba2::load(&l.at("mamba"), space, first)?.into()));
+        }
+        let attn = Attention::load(&l.at("self_attn"), c, first, rope.clone(), spec.clone())?;
+        Ok(Mixer::Attention(attn.into()))
     })
 }
 

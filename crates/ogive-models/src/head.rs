@@ -19,11 +19,22 @@ pub(crate) enum Head {
 impl Head {
     /// Reads `lm_head` of a decoder, which `tied` takes for the embedding if the settings are silent on that.
     pub(crate) fn load(c: &Config, root: &Loader<'_>, embed: &Embedding, tied: bool) -> Result<Self> {
+        Self::load_named(c, root, "lm_head", embed, tied)
+    }
+
+    /// The same of one that is called `name`.
+    pub(crate) fn load_named(
+        c: &Config,
+        root: &Loader<'_>,
+        name: &str,
+        embed: &Embedding,
+        tied: bool,
+    ) -> Result<Self> {
         if !c.bool_or("is_causal", true)? {
             return Ok(Self::Encoder);
         }
         let tied = c.bool_or("tie_word_embeddings", tied)?;
-        Ok(root.own_head("lm_head", embed, tied)?.map_or(Self::Missing, Self::Of))
+        Ok(root.own_head(name, embed, tied)?.map_or(Self::Missing, Self::Of))
     }
 
     /// `[m, dim] -> [m, vocab]`

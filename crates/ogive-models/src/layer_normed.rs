@@ -18,6 +18,8 @@ pub(crate) struct Class {
     pub(crate) norms: (&'static str, Option<&'static str>),
     /// Whether what follows attention stands beside it.
     pub(crate) beside: bool,
+    /// What is called so: the place of all but the head, the table of tokens, and the head.
+    pub(crate) places: [&'static str; 3],
     /// What the norm after the last block is called.
     pub(crate) last_norm: &'static str,
     /// What logits are multiplied by.
@@ -25,6 +27,9 @@ pub(crate) struct Class {
     /// Whether the embedding is the head too where the settings do not say.
     pub(crate) tied: bool,
 }
+
+/// What most classes call them.
+pub(crate) const PLACES: [&str; 3] = ["model", "embed_tokens", "lm_head"];
 
 #[derive(Debug)]
 struct Decoder {
@@ -71,7 +76,8 @@ pub(crate) fn load(
     attention: &ReadsAttention<'_>,
     feed_forward: &ReadsFeedForward<'_>,
 ) -> Result<Box<dyn Model>> {
-    let model = root.at_or_here("model", "embed_tokens")?;
+    let [place, table, head] = class.places;
+    let model = root.at_or_here(place, table)?;
     let (first, second) = class.norms;
     // One by one: a false number of layers ends at the first that is missing.
     let blocks = (0..c.usize("num_hidden_layers")?).map(|i| {
@@ -84,11 +90,11 @@ pub(crate) fn load(
             beside: class.beside,
         })
     });
-    let embed = model.embedding("embed_tokens")?;
+    let embed = model.embedding(table)?;
     Ok(Box::new(Decoder {
         blocks: blocks.collect::<Result<_>>()?,
         norm: model.layer_norm(class.last_norm, class.eps)?,
-        head: Head::load(c, root, &embed, class.tied)?,
+        head: Head::load_named(c, root, head, &embed, class.tied)?,
         embed,
         logit_scale: class.logit_scale.map(|scale| root.constant(scale)).transpose()?,
     }))

@@ -27,6 +27,7 @@
 
 pub mod apertus;
 pub mod arcee;
+pub mod bamba;
 pub mod bert;
 mod block;
 mod class;
@@ -34,6 +35,7 @@ pub mod classified;
 pub mod cohere;
 mod decoder;
 pub mod deepseek;
+pub mod dots1;
 pub mod ernie;
 pub mod exaone4;
 pub mod falcon_h1;
@@ -48,12 +50,14 @@ pub mod gemma4;
 mod gemma4_layers;
 pub mod glm;
 pub mod gpt2;
+pub mod gpt_neox;
 pub mod gpt_oss;
 pub mod granite;
 pub mod granite_hybrid;
 mod head;
 pub mod hunyuan;
 mod hybrid;
+pub mod jamba;
 mod layer_inputs;
 mod layer_normed;
 pub mod lfm2;
@@ -87,6 +91,8 @@ pub fn registry() -> ogive_nn::Registry {
     ogive_nn::Registry::new()
         .with("ApertusForCausalLM", apertus::load)
         .with("ArceeForCausalLM", arcee::load)
+        .with("BambaForCausalLM", bamba::load)
+        .with("BambaModel", bamba::load)
         .with("BertModel", bert::load)
         .with("BertForMaskedLM", bert::load)
         .with("BertForPreTraining", bert::load)
@@ -100,6 +106,8 @@ pub fn registry() -> ogive_nn::Registry {
         .with("DeepseekV2Model", deepseek::load_v2)
         .with("DeepseekV3ForCausalLM", deepseek::load_v3)
         .with("DeepseekV3Model", deepseek::load_v3)
+        .with("Dots1ForCausalLM", dots1::load)
+        .with("Dots1Model", dots1::load)
         .with("Ernie4_5ForCausalLM", ernie::load)
         .with("Ernie4_5_MoeForCausalLM", ernie::load_moe)
         .with("Exaone4ForCausalLM", exaone4::load)
@@ -115,6 +123,8 @@ pub fn registry() -> ogive_nn::Registry {
         .with("Glm4ForCausalLM", glm::load_glm4)
         .with("Glm4MoeForCausalLM", glm::load_glm4_moe)
         .with("GPT2LMHeadModel", gpt2::load)
+        .with("GPTNeoXForCausalLM", gpt_neox::load)
+        .with("GPTNeoXModel", gpt_neox::load)
         .with("GptOssForCausalLM", gpt_oss::load)
         .with("GraniteForCausalLM", granite::load)
         .with("GraniteMoeForCausalLM", granite::load_moe)
@@ -132,6 +142,8 @@ pub fn registry() -> ogive_nn::Registry {
         .with("HunYuanMoEV1ForCausalLM", hunyuan::load_moe)
         .with("Idefics3ForConditionalGeneration", nested::load)
         .with("InternVLForConditionalGeneration", nested::load)
+        .with("JambaForCausalLM", jamba::load)
+        .with("JambaModel", jamba::load)
         .with("Lfm2ForCausalLM", lfm2::load)
         .with("Lfm2Model", lfm2::load)
         .with("Lfm2MoeForCausalLM", lfm2::load_moe)

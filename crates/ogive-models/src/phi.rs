@@ -20,6 +20,7 @@ pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
         eps: c.f32_or("layer_norm_eps", 1e-5)?,
         norms: ("input_layernorm", None),
         beside: true,
+        places: layer_normed::PLACES,
         last_norm: "final_layernorm",
         logit_scale: None,
         tied: false,

@@ -23,6 +23,7 @@ pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
         eps: c.f32_or("layer_norm_eps", 1e-5)?,
         norms: ("input_layernorm", Some("post_attention_layernorm").filter(|_| !beside)),
         beside,
+        places: layer_normed::PLACES,
         last_norm: "norm",
         logit_scale: None,
         tied: false,

@@ -19,6 +19,7 @@ pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
         eps: c.f32_or("norm_epsilon", 1e-5)?,
         norms: ("input_layernorm", Some("post_attention_layernorm")),
         beside: false,
+        places: layer_normed::PLACES,
         last_norm: "norm",
         logit_scale: None,
         tied: true,

@@ -40,7 +40,7 @@ fn logits_are_those_of_peft() {
 
 #[test]
 fn it_is_the_same_over_gguf_files() {
-    for name in ["llama", "phi3"] {
+    for name in ["llama", "gptneox", "phi3"] {
         let file = as_gguf(&golden(name), "bf16", |_| {}).unwrap().adapted(adapter(name), 1.0).unwrap();
         let error = error_of(&file, name);
         assert!(error < 2e-5, "{name}: {error:.1e}");
@@ -83,7 +83,7 @@ fn as_gguf_adapter(name: &str) -> tempfile::NamedTempFile {
 
 #[test]
 fn those_of_llama_cpp_are_read_over_either() {
-    for name in ["llama", "phi3"] {
+    for name in ["llama", "gptneox", "phi3"] {
         let adapter = as_gguf_adapter(name);
         let folder = ogive_weights::open(golden(name)).unwrap();
         for model in [folder, as_gguf(&golden(name), "bf16", |_| {}).unwrap()] {

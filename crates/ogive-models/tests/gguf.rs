@@ -17,7 +17,9 @@ use std::path::Path;
 
 /// Models that no GGUF file can be, and what the refusal names.
 const REFUSED: &[(&str, &str)] = &[
+    ("bamba-groups", "mamba_proj_bias"),
     ("command-r-norm", "attention_bias"),
+    ("dots1-window", "num_key_value_heads"),
     ("ernie4-5-bias", "use_bias"),
     ("ernie4-5-moe-bias", "some of its tensors are missing"),
     ("exaone4-window", "sliding_window"),
@@ -26,6 +28,8 @@ const REFUSED: &[(&str, &str)] = &[
     ("gemma3", "query_pre_attn_scalar"),
     ("gemma4-all", "blk.0.attn_k.bias"),
     ("gpt-oss", "not converted"),
+    ("gptneox-bare", "attention_bias"),
+    ("jamba-bias", "ssm_in.bias"),
     ("gpt2", "scale_attn_by_inverse_layer_idx"),
     ("lfm2-moe-bias", "conv_bias"),
     ("granite-hybrid-rope", "mamba_proj_bias"),
@@ -253,6 +257,21 @@ fn settings_that_a_file_cannot_say_are_refused_by_name() {
         ("hunyuan-dense", "rope_scaling", |c| c["rope_scaling"]["alpha"] = json!(0.0)),
         ("hunyuan-moe", "moe_topk", |c| c["moe_topk"] = json!([3, 2])),
         ("hunyuan-moe", "num_experts", |c| c["num_experts"] = json!([7, 6])),
+        ("gptneox", "hidden_act", |c| c["hidden_act"] = json!("gelu_new")),
+        ("jamba", "hidden_act", |c| c["hidden_act"] = json!("gelu")),
+        ("jamba", "sliding_window", |c| c["sliding_window"] = json!(5)),
+        ("jamba", "ssm_in.weight", |c| c["mamba_expand"] = json!(3)),
+        ("jamba", "attn_layer_offset", |c| c["attn_layer_offset"] = json!(3)),
+        ("jamba", "ffn_gate.weight", |c| c["intermediate_size"] = json!(20)),
+        ("bamba", "mamba_expand", |c| c["mamba_d_head"] = json!(8)),
+        ("bamba", "mamba_conv_bias", |c| c["mamba_conv_bias"] = json!(false)),
+        ("dots1", "num_key_value_heads", |c| c["num_key_value_heads"] = json!(2)),
+        ("dots1", "n_shared_experts", |c| c["n_shared_experts"] = json!(0)),
+        ("dots1", "scoring_func", |c| c["scoring_func"] = json!("softmax")),
+        ("dots1", "routed_scaling_factor", |c| c["routed_scaling_factor"] = json!(0.0)),
+        ("dots1", "sliding_window", |c| {
+            (c["sliding_window"], c["layer_types"][1]) = (json!(5), json!("sliding_attention"));
+        }),
         ("exaone4", "rope.freq_base_swa", |c| c["rope_local_base_freq"] = json!(500.0)),
     ];
     for (name, word, change) in refused {
@@ -330,6 +349,8 @@ fn damaged_hybrids_end_in_an_error_or_in_a_model_that_runs() {
         "falcon-h1-norm",
         "gemma3n",
         "gemma4-shared",
+        "gptneox",
+        "jamba",
         "mamba2",
         "qwen3-next",
         "qwen3-5-moe",

@@ -49,10 +49,13 @@ fn a_checkpoint_without_a_head_has_vectors_and_says_that_it_has_no_logits() {
         ("lfm2-moe", "Lfm2MoeModel"),
         ("deepseek-v2", "DeepseekV2Model"),
         ("deepseek-v3", "DeepseekV3Model"),
+        ("bamba", "BambaModel"),
+        ("dots1", "Dots1Model"),
         ("falcon-h1", "FalconH1Model"),
         ("gemma", "GemmaModel"),
         ("gemma2", "Gemma2Model"),
         ("gemma4", "Gemma4TextModel"),
+        ("jamba", "JambaModel"),
     ] {
         let source = Renamed(source(name), bare);
         for tied in [false, true] {

@@ -119,6 +119,24 @@ fn what_mixtures_do_not_know_changes_nothing() {
     let of_hunyuan = json!({"moe_intermediate_size": [3, 3], "num_shared_expert": [1, 1], "use_mixed_mlp_moe": true,
         "moe_topk": 3, "num_experts": [7, 7]});
     unchanged("hunyuan-moe", &[of_hunyuan]);
+    let of_dots = json!({"scoring_func": "noaux_tc", "sliding_window": 3, "use_sliding_window": true, "moe_layer_freq": 2});
+    unchanged("dots1", &[of_dots]);
+    let of_jamba = json!({"output_router_logits": true, "num_logits_to_keep": 3, "use_mamba_kernels": true, "mamba_proj_bias": true,
+        "rope_theta": 7.0, "partial_rotary_factor": 0.5});
+    unchanged("jamba", &[of_jamba, json!({"layers_num_experts": null, "layer_types": null})]);
+}
+
+/// What Granite 4 has besides, whose state spaces Bamba's are; and heads that GPT-NeoX has not.
+#[test]
+fn bamba_knows_no_factors_and_neox_no_other_heads() {
+    let factors = json!({"embedding_multiplier": 3.0, "attention_multiplier": 0.5, "logits_scaling": 2.0,
+        "residual_multiplier": 0.5, "position_embedding_type": "nope", "num_local_experts": 4});
+    unchanged(
+        "bamba",
+        &[factors, json!({"mamba_chunk_size": 3, "time_step_limit": [0.1, 0.2], "sliding_window": 3})],
+    );
+    let heads = json!({"num_key_value_heads": 1, "head_dim": 5, "rms_norm_eps": 0.1, "sliding_window": 3});
+    unchanged("gptneox", &[heads, json!({"attention_bias": false, "hidden_dropout": 0.5})]);
 }
 
 #[test]
@@ -226,6 +244,29 @@ fn what_a_class_has_of_its_own_counts() {
         ("hunyuan-dense", json!({"rms_norm_eps": 0.1})),
         ("hunyuan-moe", json!({"moe_topk": 2})),
         ("hunyuan-moe", json!({"hidden_act": "gelu"})),
+        ("gptneox", json!({"use_parallel_residual": false})),
+        ("gptneox", json!({"partial_rotary_factor": 1.0})),
+        ("gptneox", json!({"layer_norm_eps": 0.1})),
+        ("gptneox", json!({"hidden_act": "silu"})),
+        ("gptneox-serial", json!({"use_parallel_residual": null})),
+        ("gptneox-serial", json!({"rope_scaling": null})),
+        ("gptneox-serial", json!({"rope_theta": 100.0})),
+        ("jamba", json!({"num_experts_per_tok": 1})),
+        ("jamba", json!({"hidden_act": "gelu"})),
+        ("jamba", json!({"rms_norm_eps": 0.1})),
+        ("bamba", json!({"partial_rotary_factor": 1.0})),
+        ("bamba", json!({"rope_theta": 100.0})),
+        ("bamba", json!({"hidden_act": "gelu"})),
+        ("bamba-groups", json!({"rope_scaling": null})),
+        ("bamba-groups", json!({"rms_norm_eps": 0.1})),
+        ("dots1", json!({"num_experts_per_tok": 2})),
+        ("dots1", json!({"norm_topk_prob": false})),
+        ("dots1", json!({"routed_scaling_factor": null})),
+        ("dots1", json!({"n_shared_experts": 0})),
+        ("dots1-window", json!({"sliding_window": 12})),
+        ("dots1-window", json!({"layer_types": null, "max_window_layers": 2})),
+        ("dots1-window", json!({"n_group": 1, "topk_group": 1})),
+        ("dots1-window", json!({"norm_topk_prob": true})),
     ];
     for (name, extra) in factors("granite").into_iter().chain(factors("granite-moe")).chain(others) {
         let errors = errors(name, &extra).unwrap();
@@ -259,6 +300,31 @@ fn what_has_no_meaning_is_refused() {
         ("hunyuan-moe", json!({"moe_topk": [3]}), "`moe_topk` has no number for layer 1"),
         ("hunyuan-moe", json!({"moe_topk": 8}), "8 experts of 7"),
         ("hunyuan-moe", json!({"num_experts": 8}), "experts.7.gate_proj"),
+        ("gptneox", json!({"num_attention_heads": 5}), "cannot be cut into 5 heads"),
+        ("gptneox", json!({"num_attention_heads": 0}), "cannot be cut into 0 heads"),
+        ("gptneox", json!({"hidden_size": 24}), "[8, 8, 8] outputs"),
+        ("jamba", json!({"is_causal": false}), "`is_causal` is off"),
+        ("jamba", json!({"sliding_window": 5}), "`sliding_window` is 5"),
+        ("jamba", json!({"attn_layer_offset": 3}), "`attn_layer_offset` is 3"),
+        ("jamba", json!({"attn_layer_offset": 0}), "layers.0.self_attn.q_proj"),
+        ("jamba", json!({"expert_layer_period": 0}), "`expert_layer_period`, 0"),
+        ("jamba", json!({"expert_layer_offset": 1}), "layers.0.feed_forward.gate_proj"),
+        ("jamba", json!({"layer_types": ["mamba"]}), "for each of 3 layers"),
+        ("jamba", json!({"layers_num_experts": [5]}), "1 `layers_num_experts` for 3 layers"),
+        ("jamba", json!({"num_experts": 6}), "experts.5.gate_proj"),
+        ("jamba", json!({"num_experts_per_tok": 6}), "6 experts of 5"),
+        ("jamba", json!({"mamba_d_state": 9}), "x_proj"),
+        ("jamba", json!({"mamba_dt_rank": 1_u64 << 40}), "x_proj"),
+        ("jamba", json!({"mamba_expand": u64::MAX}), "beyond counting"),
+        ("bamba", json!({"is_causal": false}), "`is_causal` is off"),
+        ("bamba", json!({"layer_types": ["mamba", "attention"]}), "for each of 3 layers"),
+        ("bamba", json!({"attn_layer_indices": [0]}), "layers.0.self_attn.q_proj"),
+        ("bamba", json!({"attn_layer_indices": null}), "layers.1.mamba.in_proj"),
+        ("bamba", json!({"mamba_d_head": 7}), "6 heads of 7 elements are not"),
+        ("dots1", json!({"scoring_func": "softmax"}), "`scoring_func` is `softmax`"),
+        ("dots1", json!({"first_k_dense_replace": 0}), "e_score_correction_bias"),
+        ("dots1", json!({"n_group": 5}), "7 experts in 5 groups"),
+        ("dots1", json!({"layer_types": ["full_attention"]}), "1 `layer_types` for 2 layers"),
         ("glm4", json!({"partial_rotary_factor": 1.5}), "should rotate"),
         ("glm4-moe", json!({"use_qk_norm": true}), "`use_qk_norm` is on"),
         ("glm4-moe-norm", json!({"use_qk_norm": false}), "`use_qk_norm` is off"),

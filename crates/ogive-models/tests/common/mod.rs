@@ -88,7 +88,7 @@ pub(crate) fn golden(name: &str) -> PathBuf {
 }
 
 /// The adapters that `xtask/golden/adapters.py` made, each over the model of its name.
-pub(crate) const ADAPTERS: [&str; 4] = ["llama", "gpt2", "phi3", "granite-hybrid"];
+pub(crate) const ADAPTERS: [&str; 5] = ["llama", "gpt2", "gptneox", "phi3", "granite-hybrid"];
 
 /// The adapter's folder.
 pub(crate) fn adapter(name: &str) -> PathBuf {
