@@ -5,7 +5,7 @@
 //! be: there is no second idea of what a layer takes.
 
 use crate::memory::{self, Memory, On};
-use crate::nn::{Loader, is_layer_table, is_token_table};
+use crate::nn::{Loader, is_head, is_layer_table, is_token_table};
 use crate::tensor::Error as ModelError;
 use crate::weights::Checkpoint;
 use crate::{Error, Options, Result, model};
@@ -125,7 +125,7 @@ fn is_before(name: &str, tied: bool) -> bool {
     let made =
         ["per_layer_model_projection", "per_layer_model.language_model_projection", "altup_projections"];
     // The table of tokens is looked up first, and where it is the head it is read last. What unites streams is no table.
-    let table = has(&["embed", "wte", "wpe"]) && !has(&["unembed"]) && !is_of_tower(name);
+    let table = has(&["embed", "wte", "wpe"]) && !has(&["unembed"]) && !is_of_tower(name) && !is_head(name);
     is_layer_table(name) || has(&made) || table && !tied
 }
 
@@ -154,7 +154,7 @@ impl<'a> Layers<'a> {
             let found = tensors.iter().find(|t| is(&t.name))?;
             Some(checkpoint.source.get(&found.name))
         };
-        let tied = match named(|name| name.ends_with("lm_head.weight")) {
+        let tied = match named(is_head) {
             None => true,
             // A checkpoint may store the embedding once more, or a head of its own whatever its configuration says.
             Some(head) if checkpoint.config.bool_or("tie_word_embeddings", false).unwrap_or(false) => {
@@ -352,6 +352,8 @@ mod tests {
             ("model.embed_tokens.weight", [false, true]),
             ("transformer.wpe.weight", [false, true]),
             ("lm_head.weight", [false; 2]),
+            ("gpt_neox.embed_in.weight", [false, true]),
+            ("embed_out.weight", [false; 2]),
             ("model.language_model.embed_tokens_per_layer.weight", [true; 2]),
             ("model.per_layer_model_projection.weight", [true; 2]),
             ("model.language_model.per_layer_model.language_model_projection.weight", [true; 2]),

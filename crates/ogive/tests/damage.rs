@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// Models of the repository with states and with keys, of which one also sees, mixtures and one with windows, and settings that they have besides all others'.
-const HYBRIDS: [(&str, &[&str]); 24] = [
+const HYBRIDS: [(&str, &[&str]); 28] = [
     ("qwen3-next", &DELTA),
     ("qwen3-5", &DELTA),
     ("qwen3-5-moe", &DELTA),
@@ -37,6 +37,44 @@ const HYBRIDS: [(&str, &[&str]); 24] = [
     ("gemma4-moe", &GEMMA4),
     ("gemma4-shared", &GEMMA4),
     ("gemma3n", &GEMMA3N),
+    ("gptneox", &OF_NEOX),
+    ("jamba", &OF_JAMBA),
+    ("bamba", &OF_BAMBA),
+    ("dots1", &GROUPED),
+];
+
+const OF_NEOX: [&str; 6] = [
+    "hidden_size",
+    "layer_norm_eps",
+    "num_attention_heads",
+    "rotary_emb_base",
+    "rotary_pct",
+    "use_parallel_residual",
+];
+
+const OF_JAMBA: [&str; 11] = [
+    "attn_layer_offset",
+    "attn_layer_period",
+    "expert_layer_offset",
+    "expert_layer_period",
+    "layers_num_experts",
+    "mamba_d_conv",
+    "mamba_d_state",
+    "mamba_dt_rank",
+    "mamba_expand",
+    "num_experts",
+    "num_experts_per_tok",
+];
+
+const OF_BAMBA: [&str; 8] = [
+    "attn_layer_indices",
+    "layers_block_type",
+    "mamba_d_head",
+    "mamba_d_state",
+    "mamba_expand",
+    "mamba_n_groups",
+    "mamba_n_heads",
+    "partial_rotary_factor",
 ];
 
 const OF_COMMAND_R: [&str; 3] = ["layer_norm_eps", "logit_scale", "use_qk_norm"];

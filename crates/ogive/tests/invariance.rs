@@ -187,6 +187,14 @@ fn packed_and_dense_models_do_not_see_their_neighbours() {
             &F16,
         ),
         (concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/gemma3n"), How::Default, &F16),
+        (concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/gptneox"), How::Default, &F16),
+        (concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/jamba"), How::Default, &F16),
+        (concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/bamba"), How::Default, &F16),
+        (
+            concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/dots1-window"),
+            How::Default,
+            &F16,
+        ),
     ] {
         check(&golden.join(file), how, element);
     }

@@ -50,6 +50,7 @@ fn the_text_goes_on_to_the_letter_with_every_cache_and_after_windows() {
         concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/qwen3-5"),
         concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/lfm2"),
         concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/granite-hybrid"),
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/jamba"),
         concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/nemotron-h"),
         concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/falcon-h1"),
         concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/nemotron-h-moe"),
@@ -58,6 +59,7 @@ fn the_text_goes_on_to_the_letter_with_every_cache_and_after_windows() {
         concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/exaone4-window"),
         concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/starcoder2-window"),
         concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/hunyuan-dense"),
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/gptneox"),
         // What a chunk has left behind is gone.
         concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/llama4-chunks"),
         // Layers attend to what others store, behind windows too.

@@ -6,6 +6,7 @@
 use ogive::backend::{Backend, Split};
 use ogive::cuda::{Compute, CudaBackend};
 use ogive::engine::{Limits, Request};
+use ogive::nn::is_head;
 use ogive::{Device, GpuLayers, Memory, Model, Options};
 use ptx_emulator_launcher::{Launcher, test, test_name};
 use std::path::PathBuf;
@@ -33,7 +34,7 @@ fn golden(name: &str) -> PathBuf {
 }
 
 /// Models, their layers, and whether the table of tokens is the head.
-const MODELS: [(&str, usize, bool); 24] = [
+const MODELS: [(&str, usize, bool); 28] = [
     ("llama", 2, false),
     ("gemma2", 2, true),
     ("qwen3", 3, false),
@@ -58,12 +59,17 @@ const MODELS: [(&str, usize, bool); 24] = [
     ("gemma4-moe", 3, true),
     ("gemma4-shared", 6, true),
     ("gemma3n", 5, true),
+    ("gptneox", 2, false),
+    ("jamba", 3, false),
+    ("bamba", 3, false),
+    ("dots1-window", 3, true),
 ];
 
 /// The first layer on the first part, the others on the second.
 fn split(parts: [Arc<dyn Backend>; 2], layers: usize, tied: bool) -> Arc<Split> {
     let homes = (0..layers).map(|i| i.min(1)).collect();
-    let first = |name: &str| ["embed", "wte", "wpe"].iter().any(|part| name.contains(part));
+    let table = |name: &str| ["embed", "wte", "wpe"].iter().any(|part| name.contains(part));
+    let first = move |name: &str| table(name) && !is_head(name);
     let place = move |name: &str| if first(name) && !tied { 0 } else { 1 };
     Arc::new(Split::new(parts.into(), homes, place).unwrap())
 }

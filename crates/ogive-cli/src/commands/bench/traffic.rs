@@ -7,7 +7,7 @@
 use super::measure::Load;
 use crate::error::Result;
 use ogive::engine::Limits;
-use ogive::nn::{Share, is_layer_table, is_token_table};
+use ogive::nn::{Share, is_head, is_layer_table, is_token_table};
 use ogive::tensor::{Config, WeightInfo};
 use ogive::{Model, Options};
 use std::num::NonZeroUsize;
@@ -46,7 +46,7 @@ impl Traffic {
 
 fn weights(tensors: &[WeightInfo], config: &Config) -> Result<u64> {
     let share = Share::of(config)?;
-    let has_head = tensors.iter().any(|t| t.name == "lm_head.weight");
+    let has_head = tensors.iter().any(|t| is_head(&t.name));
     let is_read = |t: &&WeightInfo| !(has_head && is_token_table(&t.name) || is_layer_table(&t.name));
     let bytes = |t: &WeightInfo| (t.bytes() as f64 * share.of_token(t)) as u64;
     Ok(tensors.iter().filter(is_read).map(bytes).fold(0, u64::saturating_add))
