@@ -2,7 +2,8 @@
 //
 // Scores stand in shared memory; the best are found one after the other, each in one pass with a tree over the lanes. Ties go to
 // the lower index and NaN counts as the least, so the order of lanes never shows. Cost: 4 bytes an expert, (k + groups) passes
-// over the experts. Shared memory: 9 bytes an expert and 5 a group.
+// over the experts. Shared memory: 9 bytes an expert and 5 a group. A sparse mixer passes once more over the experts for each that is
+// chosen: of those left, what is near it makes its share.
 
 // Larger first, lower index first; `taken` marks what is out. Every lane gets the index, or -1.
 DEVICE int best_of(const float* value, const u8* taken, int n) {
@@ -28,9 +29,9 @@ DEVICE int best_of(const float* value, const u8* taken, int n) {
     return at;
 }
 
-// `bias` may be null. Shared: scores, choices, worth of groups; taken experts, taken groups.
-KERNEL route(TRACED const float* logits, const float* bias, u32* ids, float* weights, int experts, int k, int sigmoid, int normalise,
-             float factor, int groups, int top, int group_best) {
+// `bias` may be null, and `within` is below 0 where this is no sparse mixer. Shared: scores, choices, worth of groups; taken experts, taken groups.
+KERNEL route(TRACED const float* logits, const float* bias, u32* ids, float* weights, int experts, int k, int sigmoid, float within,
+             int normalise, float factor, int groups, int top, int group_best) {
     after_the_last();
     extern __shared__ float shared[];
     float *score = shared, *choice = score + experts, *worth = choice + experts;
@@ -50,7 +51,7 @@ KERNEL route(TRACED const float* logits, const float* bias, u32* ids, float* wei
     for (int e = lane(); e < experts; e += 32) {
         float v = sigmoid ? score[e] : score[e] / total;
         score[e] = v;
-        choice[e] = bias ? v + bias[e] : v;
+        choice[e] = within >= 0.0f ? row[e] : bias ? v + bias[e] : v;
         taken[e] = 0;
     }
     for (int g = lane(); g < groups; g += 32) closed[g] = 0;
@@ -87,6 +88,17 @@ KERNEL route(TRACED const float* logits, const float* bias, u32* ids, float* wei
     for (int i = 0; i < k; i++) {
         int e = best_of(choice, taken, experts);
         __syncwarp();
+        if (within >= 0.0f && e >= 0) {
+            float best = choice[e], near = 0.0f;
+            for (int o = lane(); o < experts; o += 32) {
+                float apart = (best - choice[o]) / fmaxf(fabsf(choice[o]), best);
+                // What is no number is near.
+                if (!taken[o] && !(apart > within)) near += expf(choice[o] - best);
+            }
+            near = warp_sum(near);
+            if (lane() == 0) score[e] = 1.0f / near;
+            __syncwarp();
+        }
         if (lane() == 0) {
             ids[(u64)blockIdx.x * k + i] = (u32)e;
             if (e >= 0) taken[e] = 1;

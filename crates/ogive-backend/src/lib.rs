@@ -69,7 +69,7 @@ pub use estimate::Estimate;
 pub use facts::Facts;
 pub use inputs::{Input, Vectors};
 pub use ledger::{Activations, Attended, Left, Mixed, Multiplied, Sizes};
-pub use moe::{Experts, Gating, RouterSpec, Routing, Scoring};
+pub use moe::{Experts, Gating, RouterSpec, Routing, Scoring, is_near};
 pub use ogive_tensor::{self as tensor, HostWeight};
 pub use plain::Plain;
 pub use spec::{Activation, AttnOption, AttnSpec, Axis, Ids, Rope, RopeLayout, Xielu};

@@ -5,13 +5,26 @@ use crate::{Activation, Weight};
 use ogive_tensor::{Error, Result, Shape, Tensor};
 
 /// How logits become scores.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Scoring {
     /// Over all experts.
     Softmax,
     /// Of each alone.
     Sigmoid,
+    /// Experts are chosen one after the other by their logits. Each has its share of a softmax over those not chosen before it that are near it:
+    /// whose logit is below its by no more than `within` times the larger of its own and of their size (Liu et al. 2024,
+    /// <https://arxiv.org/abs/2409.12136>, as it is when nothing is drawn). Without groups and biases.
+    SparseMixer {
+        /// 0 or more.
+        within: f32,
+    },
+}
+
+/// Whether an expert of this logit is near one chosen with `best`. What is no number is.
+pub fn is_near(best: f32, logit: f32, within: f32) -> bool {
+    let apart = (best - logit) / logit.abs().max(best);
+    apart.is_nan() || apart <= within
 }
 
 /// How a row chooses its experts. Ties go to the lower index.
@@ -57,10 +70,19 @@ impl RouterSpec {
     /// Checks that a row can choose so from so many experts.
     ///
     /// # Errors
-    /// If groups do not cut them evenly, if those that count have fewer than `k` or `k` is 0, and if there is not a bias for each.
+    /// If groups do not cut them evenly, if those that count have fewer than `k` or `k` is 0, if there is not a bias for each, and where a sparse
+    /// mixer has either, or bounds that are none.
     pub fn check(&self, experts: usize) -> Result<()> {
         let (Self { k, group_best, .. }, [groups, top], at) = (self, self.groups, "route");
         let wrong = |why: String| Err(Error::invalid(at, why));
+        if let Scoring::SparseMixer { within } = self.scoring {
+            if self.bias.is_some() || top < groups {
+                return wrong("a sparse mixer with groups or biases is not known".into());
+            }
+            if within.is_nan() || within < 0.0 {
+                return wrong(format!("experts within {within} of each other; it should be 0 or more"));
+            }
+        }
         let size = experts.checked_div(groups).filter(|_| experts.is_multiple_of(groups));
         let Some(size) = size.filter(|_| (1..=groups).contains(&top) && *group_best > 0) else {
             return wrong(format!(

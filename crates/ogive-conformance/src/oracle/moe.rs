@@ -7,7 +7,7 @@ use super::elementwise::function;
 use super::product::{host, product};
 use super::values::{make, read, row};
 use ogive_backend::tensor::{Error, Result, Tensor};
-use ogive_backend::{Experts, Gating, RouterSpec, Routing, Scoring};
+use ogive_backend::{Experts, Gating, RouterSpec, Routing, Scoring, is_near};
 use std::cmp::Ordering;
 
 /// The chosen experts of each row: `[n, k]`.
@@ -39,8 +39,21 @@ fn scores(logits: &[f32], scoring: Scoring) -> Result<Vec<f32>> {
         Scoring::Sigmoid => {
             Ok(logits.iter().map(|&v| (1.0 / (1.0 + (-f64::from(v)).exp())) as f32).collect())
         }
+        // By themselves; what is chosen has another score in the end.
+        Scoring::SparseMixer { .. } => Ok(logits.to_vec()),
         other => Err(Error::unsupported("route", format!("the oracle does not know {other:?}"))),
     }
+}
+
+/// The share of each of these experts among those that are near it and were not chosen before.
+fn mixed(logits: &[f32], chosen: &[usize], within: f32) -> Vec<f32> {
+    let share = |(i, &e): (usize, &usize)| {
+        let open = (0..logits.len()).filter(|other| !chosen[..i].contains(other));
+        let near = open.filter(|&other| is_near(logits[e], logits[other], within));
+        let exp = |other: usize| (f64::from(logits[other]) - f64::from(logits[e])).exp();
+        near.map(exp).sum::<f64>().recip() as f32
+    };
+    chosen.iter().enumerate().map(share).collect()
 }
 
 /// Chooses experts for each row. `[n, experts] -> [n, k]`
@@ -60,11 +73,14 @@ pub(super) fn route(logits: &Tensor, spec: &RouterSpec) -> Result<Routing> {
         };
         let open = best(0..groups, top, worth);
         let chosen = best((0..experts).filter(|e| open.contains(&(e / size))), spec.k, choice);
-        let sum: f64 = chosen.iter().map(|&e| f64::from(scores[e])).sum();
+        let shares = match spec.scoring {
+            Scoring::SparseMixer { within } => mixed(row(values, r, experts), &chosen, within),
+            _ => chosen.iter().map(|&e| scores[e]).collect(),
+        };
+        let sum: f64 = shares.iter().copied().map(f64::from).sum();
         // Scores that all underflow weigh nothing; they are no reason for NaN.
         let total = if spec.normalise { sum.max(f64::MIN_POSITIVE) } else { 1.0 };
-        let weight = |&e: &usize| (f64::from(scores[e]) / total * f64::from(spec.scale)) as f32;
-        weights.extend(chosen.iter().map(weight));
+        weights.extend(shares.iter().map(|share| (f64::from(*share) / total * f64::from(spec.scale)) as f32));
         ids.extend(chosen.iter().filter_map(|&e| u32::try_from(e).ok()));
     }
     Ok(Routing { ids: Tensor::new([n, spec.k], Ids(ids)), weights: make([n, spec.k], weights) })

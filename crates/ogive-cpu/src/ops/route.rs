@@ -2,7 +2,7 @@
 
 use super::best::key;
 use super::{make, math, read};
-use ogive_backend::{RouterSpec, Routing, Scoring};
+use ogive_backend::{RouterSpec, Routing, Scoring, is_near};
 use ogive_tensor::{Error, Result, Tensor};
 
 /// The `k` of `among` with the largest score, best first, ties to the one that comes first; NaN counts as the least. A stable sort.
@@ -24,8 +24,20 @@ fn scores(row: &[f32], scoring: Scoring) -> Result<Vec<f32>> {
             Ok(p)
         }
         Scoring::Sigmoid => Ok(row.iter().map(|v| math::sigmoid(*v)).collect()),
+        // By themselves; what is chosen has another score in the end.
+        Scoring::SparseMixer { .. } => Ok(row.to_vec()),
         other => Err(Error::unsupported("route", format!("the CPU backend has no scoring {other:?}"))),
     }
+}
+
+/// The scores of these experts, where each is the best of those that come behind it.
+fn mixed(row: &[f32], mut scores: Vec<f32>, chosen: &[usize], within: f32) -> Vec<f32> {
+    for (i, &e) in chosen.iter().enumerate() {
+        let open = row.iter().enumerate().filter(|(other, _)| !chosen[..i].contains(other));
+        let near = open.filter(|(_, logit)| is_near(row[e], **logit, within));
+        scores[e] = near.map(|(_, logit)| math::exp(logit - row[e])).sum::<f32>().recip();
+    }
+    scores
 }
 
 pub(crate) fn route(logits: &Tensor, spec: &RouterSpec) -> Result<Routing> {
@@ -46,6 +58,10 @@ pub(crate) fn route(logits: &Tensor, spec: &RouterSpec) -> Result<Routing> {
         });
         let is_open = |e: &usize| open.as_ref().is_none_or(|open| open.contains(&(e / size)));
         let chosen = best((0..experts).filter(is_open), spec.k, choice);
+        let scores = match spec.scoring {
+            Scoring::SparseMixer { within } => mixed(row, scores, &chosen, within),
+            _ => scores,
+        };
         // In double precision: a sum of scores below the least normal number would not divide them to one.
         let sum: f64 = chosen.iter().map(|&e| f64::from(scores[e])).sum();
         // Scores that all underflow weigh nothing; they are no reason for NaN.

@@ -30,9 +30,11 @@ pub(crate) fn route(device: &Device, logits: &Tensor, spec: &RouterSpec) -> Resu
     let (from, n, experts) = (device.read(at, logits)?, logits.shape().rows(), logits.shape().cols());
     let [groups, top] = spec.groups;
     spec.check(experts)?;
-    let sigmoid = match spec.scoring {
-        Scoring::Softmax => false,
-        Scoring::Sigmoid => true,
+    // Below 0 where experts are not chosen one after the other.
+    let (sigmoid, within) = match spec.scoring {
+        Scoring::Softmax => (false, -1.0),
+        Scoring::Sigmoid => (true, -1.0),
+        Scoring::SparseMixer { within } => (false, within),
         other => return Err(Error::unsupported(at, format!("CUDA does not know {other:?}"))),
     };
     let bias = spec.bias.as_ref().map_or(Ok(0), |b| device.read(at, b))?;
@@ -46,6 +48,7 @@ pub(crate) fn route(device: &Device, logits: &Tensor, spec: &RouterSpec) -> Resu
         .count("experts", experts)
         .count("experts of a row", spec.k)
         .yes(sigmoid)
+        .float(within)
         .yes(spec.normalise)
         .float(spec.scale)
         .count("groups", groups)

@@ -107,6 +107,7 @@ fn with_up(mut experts: Experts, up: Weight) -> Experts {
 
 pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
     let sigmoid = Router { scoring: Scoring::Sigmoid, ..PLAIN };
+    let mixer = Router { scoring: Scoring::SparseMixer { within: 0.6 }, normalise: false, ..PLAIN };
     let routers = [
         ("softmax", PLAIN),
         ("softmax-unnormalised", Router { normalise: false, scale: 2.5, ..PLAIN }),
@@ -119,6 +120,12 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
             "groups-by-two-best-biased",
             Router { experts: 16, groups: [4, 2, 2], k: 4, biased: true, scale: 2.5, ..sigmoid },
         ),
+        (
+            "sparse-mixer",
+            Router { scoring: Scoring::SparseMixer { within: 0.02 }, normalise: false, ..PLAIN },
+        ),
+        ("sparse-mixer-near", Router { experts: 40, k: 3, ..mixer }),
+        ("sparse-mixer-normalised", Router { normalise: true, scale: 2.5, ..mixer }),
         ("one-of-one", Router { experts: 1, k: 1, ..PLAIN }),
         ("all", Router { experts: 5, k: 5, ..PLAIN }),
         ("many", Router { experts: 128, k: 8, ..PLAIN }),
@@ -140,6 +147,9 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
             ("all equal", PLAIN, [1.0; 8]),
             ("the last equal", PLAIN, [0.0, 0.0, 0.0, 2.0, 1.0, 1.0, 1.0, 1.0]),
             ("signs of zero", PLAIN, [-0.0, 0.0, -1.0, -0.0, 0.0, -0.0, 0.0, 0.0]),
+            ("equal logits of a mixer", mixer, [0.0, -1.0, 2.0, 2.0, 1.0, 2.0, 0.0, -0.0]),
+            ("logits of a mixer below 0", mixer, [-1.0, -1.5, -2.0, -3.0, -1.0, -9.0, -1.6, -1.59]),
+            ("nothing but zeros for a mixer", mixer, [0.0; 8]),
             ("equal sigmoids", sigmoid, [3.0, 1.0, 3.0, 3.0, 1.0, 3.0, 1.0, 1.0]),
             ("equal groups", grouped, [1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0]),
             ("scores that underflow", sigmoid, [-200.0; 8]),
