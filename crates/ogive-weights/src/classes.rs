@@ -138,6 +138,14 @@ fn defaults(class: &str) -> Vec<(&'static str, Value)> {
         ],
         "Phi" => vec![("partial_rotary_factor", json!(0.5)), ("qk_layernorm", json!(false))],
         "Phi3" => vec![("rms_norm_eps", json!(1e-5))],
+        "Phimoe" | "PhiMoE" => vec![
+            ("num_key_value_heads", json!(8)),
+            ("num_local_experts", json!(16)),
+            ("num_experts_per_tok", json!(2)),
+            ("rms_norm_eps", json!(1e-5)),
+            ("rope_theta", json!(1e6)),
+            ("router_jitter_noise", json!(0.01)),
+        ],
         "Qwen2Moe" => mixture(16, 4),
         "Qwen3Moe" => mixture(4, 8),
         "Qwen3Next" => hybrid(2, &[("num_experts", 512), ("num_experts_per_tok", 10)]),
@@ -394,6 +402,11 @@ mod tests {
                     "moe_layer_start_index": 1, "rms_norm_eps": 1e-5, "rope_theta": 5e5, "tie_word_embeddings": true}),
             ),
             ("Exaone4ForCausalLM", json!({"rms_norm_eps": 1e-5, "sliding_window": 4096})),
+            (
+                "PhiMoEForCausalLM",
+                json!({"num_key_value_heads": 8, "num_local_experts": 16, "num_experts_per_tok": 2, "rms_norm_eps": 1e-5,
+                    "rope_theta": 1e6, "router_jitter_noise": 0.01}),
+            ),
             (
                 "BambaForCausalLM",
                 json!({"num_key_value_heads": 8, "mamba_n_heads": 128, "mamba_n_groups": 1, "mamba_d_state": 256,

@@ -24,6 +24,7 @@ mod mamba2;
 mod mixtures;
 pub(crate) mod mmproj;
 mod nemotron_h;
+mod phimoe;
 mod pieces;
 mod roberta;
 mod rope;
@@ -77,6 +78,8 @@ const CLASSES: &[(&str, &str)] = &[
     ("Gemma4ForCausalLM", gemma4::ARCHITECTURE),
     ("Gemma4ForConditionalGeneration", gemma4::ARCHITECTURE),
     ("Phi3ForCausalLM", "phi3"),
+    ("PhimoeForCausalLM", phimoe::ARCHITECTURE),
+    ("PhiMoEForCausalLM", phimoe::ARCHITECTURE),
     ("Olmo2ForCausalLM", "olmo2"),
     ("Olmo3ForCausalLM", "olmo2"),
     ("OlmoeForCausalLM", "olmoe"),
@@ -173,7 +176,7 @@ pub(crate) fn convert(checkpoint: &mut Checkpoint, folder: &Path) -> Result<(Met
     let config = nemotron_h::settled(architecture, granite::settled(class, config)?);
     let config = hunyuan::settled(class, config)?;
     let config = bamba::settled(class, jamba::settled(class, gptneox::settled(class, config))?)?;
-    let config = gemma3n::settled(class, config)?;
+    let config = gemma3n::settled(class, phimoe::settled(class, config)?)?;
     let config = gemma4::settled(class, mamba2::settled(class, falcon_h1::settled(class, config)?))?;
     let config = &mamba::settled(class, llama4::settled(class, config)?)?;
     let translation =

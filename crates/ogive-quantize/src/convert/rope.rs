@@ -3,7 +3,7 @@
 //! A scaling that llama.cpp does not read for an architecture is refused, though Ogive would read it: a file is for all readers.
 
 use super::settings::turned;
-use super::{Keys, Model, apertus, exaone4, falcon_h1, gemma4, granite, latent, llama4, refuse};
+use super::{Keys, Model, apertus, exaone4, falcon_h1, gemma4, granite, latent, llama4, phimoe, refuse};
 use crate::{Error, Result};
 use ogive_tensor::{Config, HostWeight};
 use std::f64::consts::TAU;
@@ -128,9 +128,9 @@ fn llama3(config: &Config, scaling: &Config, dim: usize) -> Result<Vec<HostWeigh
 
 /// Phi-3's two lists, for texts within the original context and for longer ones.
 fn long_rope(keys: &mut Keys<'_>, model: &Model<'_>, scaling: &Config) -> Result<Vec<HostWeight>> {
-    if model.architecture != "phi3" {
+    if !["phi3", phimoe::ARCHITECTURE].contains(&model.architecture) {
         let why = format!(
-            "GGUF has no scaling by two lists of factors (LongRoPE) for {}; only Phi-3's has",
+            "GGUF has no scaling by two lists of factors (LongRoPE) for {}; only Phi-3's and Phi-3.5-MoE's have",
             model.architecture
         );
         return refuse("rope_scaling", why);

@@ -5,7 +5,7 @@
 
 use super::{
     Keys, Model, apertus, bamba, exaone4, falcon_h1, gemma3n, gemma4, gptneox, granite, hunyuan, hybrid,
-    jamba, latent, lfm2, llama4, mamba, mamba2, mixtures, nemotron_h, refuse, roberta, rope, seeing,
+    jamba, latent, lfm2, llama4, mamba, mamba2, mixtures, nemotron_h, phimoe, refuse, roberta, rope, seeing,
     stablelm,
 };
 use crate::{Error, Result};
@@ -75,7 +75,10 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
             set_vocab_size(keys, config)?;
             keys.set("rope.dimension_count", whole("head_dim", head_dim)?);
         }
-        "phi3" => {
+        "phi3" | phimoe::ARCHITECTURE => {
+            if architecture == phimoe::ARCHITECTURE {
+                phimoe::refuse_what_has_no_key(model)?;
+            }
             let part = config.f32_or("partial_rotary_factor", 1.0)?;
             keys.set("rope.dimension_count", whole("head_dim", turned(head_dim, part))?);
             let context = config.usize_or("max_position_embeddings", 4096)?;
@@ -196,7 +199,9 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
     match window {
         Some(window) => keys.set("attention.sliding_window", whole("sliding_window", window)?),
         // Silence would mean llama.cpp's own window.
-        None if architecture == "phi3" => keys.set("attention.sliding_window", 0_u32),
+        None if ["phi3", phimoe::ARCHITECTURE].contains(&architecture) => {
+            keys.set("attention.sliding_window", 0_u32)
+        }
         // And here none, where the class takes one for granted.
         None if architecture == "gemma3" => keys.set("attention.sliding_window", 4096_u32),
         None => {}

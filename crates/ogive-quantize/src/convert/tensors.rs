@@ -5,7 +5,7 @@
 
 use super::{
     Model, apertus, bamba, falcon_h1, gemma3n, gemma4, gptneox, granite, hybrid, jamba, latent, lfm2, llama4,
-    mamba, mamba2, mixtures, nemotron_h, roberta, seeing, stablelm,
+    mamba, mamba2, mixtures, nemotron_h, phimoe, roberta, seeing, stablelm,
 };
 use crate::input::{Piece, Tensor};
 use crate::{Error, Result};
@@ -31,6 +31,7 @@ const HEADED: &[&str] = &[
     stablelm::ARCHITECTURE,
     mixtures::DOTS,
     mixtures::MINIMAX,
+    phimoe::ARCHITECTURE,
     "phi2",
     "olmo2",
     "olmoe",

@@ -70,6 +70,7 @@ fn texts() -> Vec<Translation> {
         gemma4::gemma4(),
         phi2::phi2(),
         phi3::phi3(),
+        phi3::phimoe(),
         stablelm::stablelm(),
         olmo::olmo2(),
         olmo::olmoe(),
