@@ -313,6 +313,29 @@ ARCHITECTURES = {
             ),
         ),
     ),
+    # Experts that are near each other are rare as its models have it, and common in the other, which has what GGUF cannot say: no biases, and
+    # magnitudes by the length of a text.
+    "phimoe": (
+        "phimoe",
+        dict(
+            BASE, num_attention_heads=3, num_key_value_heads=1, intermediate_size=24, num_local_experts=6, num_experts_per_tok=2,
+            attention_bias=True, lm_head_bias=True, sliding_window=19, rope_theta=1e4,
+            rope_scaling=dict(
+                type="longrope", short_factor=[1.0, 1.1, 1.3, 1.7, 1.8, 2.0, 2.1, 2.5], short_mscale=1.2, long_mscale=1.2,
+                long_factor=[1.2, 1.9, 3.1, 4.0, 4.2, 4.4, 5.0, 6.0], original_max_position_embeddings=TRAINED,
+            ),
+        ),
+    ),
+    "phimoe-near": (
+        "phimoe",
+        dict(
+            BASE, intermediate_size=20, num_local_experts=7, num_experts_per_tok=2, router_jitter_noise=0.3, tie_word_embeddings=True,
+            rope_scaling=dict(
+                type="longrope", short_factor=[1.0, 1.1, 1.3, 1.7], long_factor=[1.2, 1.9, 3.1, 4.0], short_mscale=1.1,
+                long_mscale=1.3, original_max_position_embeddings=TRAINED,
+            ),
+        ),
+    ),
     "olmo2": ("olmo2", dict(BASE, head_dim=12, attention_bias=True)),
     "olmo3": (
         "olmo3",
@@ -637,6 +660,8 @@ ARCHITECTURES = {
 # Llama 4's are of 150, 0.059 and 0.031 ahead, of those whose tokens choose every expert.
 # Jamba's are of 150 and of 40, and move least of those that choose 0.012 ahead, by 1.5e-4 and less of their square. dots.llm1's are the
 # best of 400, by scores 0.014 and 0.006 ahead, of those whose tokens choose every expert, and all but one of these and of the pairs of groups.
+# Phi-3.5-MoE's are of 400, of those that move least, whose logits are 0.006 and 0.009 apart and as much from being near: two experts
+# are so in the one, and 212 in the other.
 # Gemma 4's, which choose in every layer, are the best of 2000, 0.003 and 0.005 ahead, with inputs of all products rounded the same experts
 # and 4e-5 of their square; the one without experts moves least of 150, as much. Gemma 3n's moves least, 9e-5, of those of 30 that double and single
 # precision have within 8e-6.
@@ -646,7 +671,7 @@ SALT = {
     "olmoe": 50, "nemotron-h-moe": 41, "nemotron-h-moe-bias": 312,
     "glm4-moe": 163, "glm4-moe-norm": 469, "minimax-m2": 919, "ernie4-5-moe": 172, "ernie4-5-moe-bias": 253,
     "gemma3n": 15, "llama4": 80, "llama4-chunks": 1, "gemma4-shared": 92, "gemma4-moe": 1825, "gemma4-all": 404, "hunyuan-moe": 58,
-    "jamba": 109, "jamba-dense": 31, "jamba-bias": 3, "dots1": 118, "dots1-window": 193,
+    "jamba": 109, "jamba-dense": 31, "jamba-bias": 3, "dots1": 118, "phimoe": 330, "phimoe-near": 381, "dots1-window": 193,
 }
 
 # Models whose tokens see all of a text: no logits, but hidden states, a vocabulary, and vectors of whole texts.

@@ -75,6 +75,7 @@ pub mod nomic_bert;
 pub mod olmo;
 pub mod phi;
 pub mod phi3;
+pub mod phimoe;
 pub mod qwen3_next;
 pub mod qwen_moe;
 mod routers;
@@ -172,6 +173,8 @@ pub fn registry() -> ogive_nn::Registry {
         .with("OlmoeForCausalLM", olmo::load_olmoe)
         .with("PhiForCausalLM", phi::load)
         .with("Phi3ForCausalLM", phi3::load)
+        .with("PhimoeForCausalLM", phimoe::load)
+        .with("PhiMoEForCausalLM", phimoe::load)
         .with("Qwen2ForCausalLM", llama::load_qwen)
         .with("Qwen2Model", llama::load_qwen)
         .with("Qwen2MoeForCausalLM", qwen_moe::load_qwen2)

@@ -121,6 +121,9 @@ fn what_mixtures_do_not_know_changes_nothing() {
     unchanged("hunyuan-moe", &[of_hunyuan]);
     let of_dots = json!({"scoring_func": "noaux_tc", "sliding_window": 3, "use_sliding_window": true, "moe_layer_freq": 2});
     unchanged("dots1", &[of_dots]);
+    let of_phi = json!({"input_jitter_noise": 0.5, "output_router_logits": true, "attention_bias": false, "lm_head_bias": false,
+        "layer_types": ["full_attention", "full_attention"]});
+    unchanged("phimoe", &[of_phi]);
     let of_jamba = json!({"output_router_logits": true, "num_logits_to_keep": 3, "use_mamba_kernels": true, "mamba_proj_bias": true,
         "rope_theta": 7.0, "partial_rotary_factor": 0.5});
     unchanged("jamba", &[of_jamba, json!({"layers_num_experts": null, "layer_types": null})]);
@@ -251,6 +254,10 @@ fn what_a_class_has_of_its_own_counts() {
         ("gptneox-serial", json!({"use_parallel_residual": null})),
         ("gptneox-serial", json!({"rope_scaling": null})),
         ("gptneox-serial", json!({"rope_theta": 100.0})),
+        ("phimoe", json!({"sliding_window": 30})),
+        ("phimoe", json!({"rms_norm_eps": 0.1})),
+        ("phimoe", json!({"hidden_act": "gelu"})),
+        ("phimoe-near", json!({"router_jitter_noise": 0.01})),
         ("jamba", json!({"num_experts_per_tok": 1})),
         ("jamba", json!({"hidden_act": "gelu"})),
         ("jamba", json!({"rms_norm_eps": 0.1})),
@@ -303,6 +310,16 @@ fn what_has_no_meaning_is_refused() {
         ("gptneox", json!({"num_attention_heads": 5}), "cannot be cut into 5 heads"),
         ("gptneox", json!({"num_attention_heads": 0}), "cannot be cut into 0 heads"),
         ("gptneox", json!({"hidden_size": 24}), "[8, 8, 8] outputs"),
+        ("phimoe", json!({"num_experts_per_tok": 3}), "`num_experts_per_tok` is 3"),
+        ("phimoe", json!({"num_local_experts": 7}), "experts.6.w1"),
+        ("phimoe", json!({"num_local_experts": 1}), "2 experts of 1"),
+        ("phimoe", json!({"router_jitter_noise": -1.0}), "within -2 of each other"),
+        (
+            "phimoe",
+            json!({"rope_scaling": {"rope_type": "longrope", "short_factor": [1, 1, 1, 1, 1, 1, 1, 1],
+                "long_factor": [1, 1, 1, 1, 1, 1, 1, 1]}}),
+            "rope_scaling.long_mscale",
+        ),
         ("jamba", json!({"is_causal": false}), "`is_causal` is off"),
         ("jamba", json!({"sliding_window": 5}), "`sliding_window` is 5"),
         ("jamba", json!({"attn_layer_offset": 3}), "`attn_layer_offset` is 3"),
