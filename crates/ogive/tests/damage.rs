@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// Models of the repository with states and with keys, of which one also sees, mixtures and one with windows, and settings that they have besides all others'.
-const HYBRIDS: [(&str, &[&str]); 28] = [
+const HYBRIDS: [(&str, &[&str]); 29] = [
     ("qwen3-next", &DELTA),
     ("qwen3-5", &DELTA),
     ("qwen3-5-moe", &DELTA),
@@ -41,7 +41,11 @@ const HYBRIDS: [(&str, &[&str]); 28] = [
     ("jamba", &OF_JAMBA),
     ("bamba", &OF_BAMBA),
     ("dots1", &GROUPED),
+    ("phimoe", &OF_PHI),
 ];
+
+const OF_PHI: [&str; 5] =
+    ["num_experts_per_tok", "num_local_experts", "rms_norm_eps", "rope_scaling", "router_jitter_noise"];
 
 const OF_NEOX: [&str; 6] = [
     "hidden_size",

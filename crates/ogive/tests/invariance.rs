@@ -191,6 +191,11 @@ fn packed_and_dense_models_do_not_see_their_neighbours() {
         (concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/jamba"), How::Default, &F16),
         (concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/bamba"), How::Default, &F16),
         (
+            concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/phimoe-near"),
+            How::Default,
+            &F16,
+        ),
+        (
             concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/dots1-window"),
             How::Default,
             &F16,

@@ -34,7 +34,7 @@ fn golden(name: &str) -> PathBuf {
 }
 
 /// Models, their layers, and whether the table of tokens is the head.
-const MODELS: [(&str, usize, bool); 28] = [
+const MODELS: [(&str, usize, bool); 29] = [
     ("llama", 2, false),
     ("gemma2", 2, true),
     ("qwen3", 3, false),
@@ -63,6 +63,7 @@ const MODELS: [(&str, usize, bool); 28] = [
     ("jamba", 3, false),
     ("bamba", 3, false),
     ("dots1-window", 3, true),
+    ("phimoe", 2, false),
 ];
 
 /// The first layer on the first part, the others on the second.
