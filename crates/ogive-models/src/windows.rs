@@ -63,13 +63,6 @@ pub(crate) fn all_but(c: &Config, every: usize) -> Result<impl Fn(usize) -> Opti
     })
 }
 
-/// dots.llm1's rule: by `layer_types`, else from `max_window_layers` on.
-pub(crate) fn dots(c: &Config) -> Result<impl Fn(usize) -> Option<usize> + use<>> {
-    let window = c.opt_usize("sliding_window")?.filter(|w| *w > 0);
-    let (types, first) = (listed(c)?, c.usize_or("max_window_layers", 62)?);
-    Ok(move |i: usize| window.filter(|_| types.as_ref().map_or(i >= first, |slides| slides[i])))
-}
-
 /// Whether each layer slides, where `layer_types` says. Gemma's classes ask nothing else.
 pub(crate) fn listed(c: &Config) -> Result<Option<Vec<bool>>> {
     let (types, n) = (c.opt_strs("layer_types")?, c.usize("num_hidden_layers")?);
@@ -105,14 +98,6 @@ mod tests {
         assert_eq!(of(TYPES), [true, false, true]);
         assert_eq!((of(OFF), of(&format!("{TYPES}{OFF}"))), ([false; 3], [false; 3]));
         assert!(qwen(&config(r#", "layer_types": ["full_attention"]"#)).is_err());
-    }
-
-    #[test]
-    fn dots_llm1s_windows_are_in_its_last_layers_whatever_switches_say() {
-        let of = |extra: &str| dots(&config(extra)).map(|windows| [0, 1, 2].map(|i| windows(i).is_some()));
-        assert_eq!((of("").unwrap(), of(OFF).unwrap()), ([false; 3], [false; 3]));
-        assert_eq!((of(LATE).unwrap(), of(TYPES).unwrap()), ([false, false, true], [true, false, true]));
-        assert!(of(r#", "layer_types": ["full_attention"]"#).is_err());
     }
 
     #[test]

@@ -137,12 +137,6 @@ fn nothing_is_lost_without_a_word() {
     let last: &[(&str, Settings, Tensors, &[&str])] = &[
         ("own/gptneox", ends, |t| without(t, "layers.1.mlp.dense_h_to_4h.bias"), &["layer 1 of 2"]),
         ("own/gptneox", ends, |t| without(t, "embed_out"), &["output.weight", "`embed_out.weight`"]),
-        (
-            "own/gptneox",
-            ends,
-            |t| without(t, "final_layer_norm.weight"),
-            &["`gpt_neox.final_layer_norm.weight`"],
-        ),
         // Layers that attend are like each other, and so are those that have experts.
         (
             "own/jamba",
@@ -201,28 +195,6 @@ fn what_may_be_missing_may_be() {
     let ahead = |c: &mut Value| c["is_causal"] = json!(false);
     let folder = rewritten("llama", ahead, |all| without(all, "lm_head")).unwrap();
     assert!(packed(&format("f32"), folder.path()).unwrap().tensor("output_norm.weight").is_some());
-}
-
-/// Masks and frequencies, which Pythia's files have beside the weights, and a head that is the table once more.
-#[test]
-fn buffers_of_neox_are_no_part_of_the_model() {
-    let ends: Settings = |c| (c["bos_token_id"], c["eos_token_id"]) = (json!(2), json!(3));
-    let count = |with: bool| {
-        let folder = rewritten("own/gptneox", ends, |all| {
-            let buffers =
-                [("bias", "BOOL", 16), ("masked_bias", "F32", 4), ("rotary_emb.inv_freq", "F32", 12)];
-            for (name, dtype, bytes) in buffers.into_iter().filter(|_| with) {
-                let shape = vec![if dtype == "F32" { bytes as u64 / 4 } else { bytes as u64 }];
-                let name = format!("gpt_neox.layers.0.attention.{name}");
-                all.push(Tensor { name, dtype: dtype.into(), shape, bytes: vec![0; bytes] });
-            }
-        });
-        packed(&format("f32"), folder.unwrap().path()).unwrap().tensors().len()
-    };
-    assert_eq!(count(true), count(false));
-    let tied = rewritten("own/gptneox-serial", ends, |_| {}).unwrap();
-    let file = packed(&format("f32"), tied.path()).unwrap();
-    assert_eq!(values(&file, "output.weight"), values(&file, "token_embd.weight"));
 }
 
 /// As llama.cpp's converter leaves them out: what foretells more than one token.

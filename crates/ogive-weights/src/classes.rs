@@ -144,7 +144,6 @@ fn defaults(class: &str) -> Vec<(&'static str, Value)> {
             ("num_experts_per_tok", json!(2)),
             ("rms_norm_eps", json!(1e-5)),
             ("rope_theta", json!(1e6)),
-            ("router_jitter_noise", json!(0.01)),
         ],
         "Qwen2Moe" => mixture(16, 4),
         "Qwen3Moe" => mixture(4, 8),
@@ -405,7 +404,7 @@ mod tests {
             (
                 "PhiMoEForCausalLM",
                 json!({"num_key_value_heads": 8, "num_local_experts": 16, "num_experts_per_tok": 2, "rms_norm_eps": 1e-5,
-                    "rope_theta": 1e6, "router_jitter_noise": 0.01}),
+                    "rope_theta": 1e6}),
             ),
             (
                 "BambaForCausalLM",
@@ -414,10 +413,6 @@ mod tests {
             ),
             ("Dots1ForCausalLM", json!({"norm_topk_prob": false, "sliding_window": 4096})),
             ("GPTNeoXForCausalLM", json!({"partial_rotary_factor": 0.25})),
-            (
-                "JambaForCausalLM",
-                json!({"num_key_value_heads": 8, "num_experts": 16, "num_experts_per_tok": 2}),
-            ),
             (
                 "MiniMaxM2ForCausalLM",
                 json!({"num_key_value_heads": 8, "head_dim": 128, "rope_theta": 5e6, "num_local_experts": 256,

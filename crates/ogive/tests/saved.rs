@@ -59,7 +59,6 @@ fn the_text_goes_on_to_the_letter_with_every_cache_and_after_windows() {
         concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/exaone4-window"),
         concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/starcoder2-window"),
         concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/hunyuan-dense"),
-        concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/gptneox"),
         // What a chunk has left behind is gone.
         concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/llama4-chunks"),
         // Layers attend to what others store, behind windows too.

@@ -1,9 +1,9 @@
 //! Bamba as GGUF has it: Granite 4 without factors, whose layers that attend turn a part of their heads.
 //!
-//! Of rows of queries and keys that part alone is interleaved, as readers turn it. llama.cpp's converter interleaves whole heads, and what its files
-//! compute is not what transformers does.
+//! Of rows of queries and keys that part alone is interleaved, as readers turn it. llama.cpp's converter interleaves whole heads, whatever part of
+//! them turns, so that other elements turn together than in transformers.
 
-use super::settings::{turning, whole};
+use super::settings::{MOST_LAYERS, turning, whole};
 use super::{Keys, Model, granite, refuse};
 use crate::Result;
 use ogive_tensor::Config;
@@ -23,7 +23,7 @@ pub(super) fn settled(class: &str, mut config: Config) -> Result<Config> {
     }
     let attend = config.opt_usizes("attn_layer_indices")?.unwrap_or_default();
     let layers = config.usize("num_hidden_layers")?;
-    if layers > granite::MOST_LAYERS {
+    if layers > MOST_LAYERS {
         return refuse("num_hidden_layers", format!("{layers} layers are more than any model has"));
     }
     let kind = |i| if attend.contains(&i) { "attention" } else { "mamba" };

@@ -18,9 +18,6 @@ const FOUR: &str = "GraniteMoeHybridForCausalLM";
 /// What layers are called that attend.
 const ATTENTION: &str = "attention";
 
-/// More layers than any model has; it bounds what a false configuration can make us list.
-pub(super) const MOST_LAYERS: usize = 10_000;
-
 /// The setting that says how many experts there are.
 const EXPERTS: &str = "num_local_experts";
 

@@ -1,6 +1,6 @@
 //! Jamba as GGUF has it: layers that attend by their number of key heads, which is 0 for the others, and layers with experts by their routers.
 
-use super::settings::{set_vocab_size, whole};
+use super::settings::{MOST_LAYERS, set_vocab_size, whole};
 use super::{Keys, Model, refuse, space, tensors};
 use crate::{Result, input::Tensor};
 use ogive_tensor::Config;
@@ -8,9 +8,6 @@ use serde_json::json;
 
 /// GGUF's name of the architecture.
 pub(super) const ARCHITECTURE: &str = "jamba";
-
-/// More layers than any model has; it bounds what a false configuration can make us list.
-const MOST_LAYERS: usize = 10_000;
 
 /// Whether it is one.
 fn is(model: &Model<'_>) -> bool {

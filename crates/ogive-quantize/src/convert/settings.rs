@@ -40,7 +40,7 @@ const REAL: &[(&str, &str)] = &[
 ];
 
 /// More layers than any model has; it bounds what a false configuration can make us write.
-const MOST_LAYERS: usize = 10_000;
+pub(super) const MOST_LAYERS: usize = 10_000;
 
 /// From how many layers on a Command R has norms on heads.
 const NORMED_FROM: usize = 64;

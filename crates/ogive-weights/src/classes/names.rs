@@ -227,6 +227,10 @@ mod tests {
         assert_eq!(of(json!({"layers_block_type": listed})), Some(want.clone()));
         assert_eq!(of(json!({"layer_types": listed})), Some(want));
         assert_eq!((of(json!({})), of(json!({"layers_block_type": null}))), (None, None));
+        let jamba = filled(json!({"architectures": ["JambaForCausalLM"]}));
+        let silent = json!({"num_key_value_heads": 8, "num_experts": 16, "num_experts_per_tok": 2,
+            "architectures": ["JambaForCausalLM"]});
+        assert_eq!(jamba, silent);
     }
 
     #[test]
