@@ -181,21 +181,6 @@ impl CpuWeight {
         &self.host.bytes[row * stride..][..stride]
     }
 
-    /// The same of one that may be; then they are put into `room`.
-    ///
-    /// # Panics
-    /// If there is no such row here.
-    pub(crate) fn packed_row<'a>(&'a self, row: usize, room: &'a mut Vec<u8>) -> &'a [u8] {
-        match &self.strips {
-            Some(strips) => {
-                room.resize(self.host.row_bytes(), 0);
-                strips.put_row(row, room);
-                room
-            }
-            None => self.row(row),
-        }
-    }
-
     /// Row `row`, counted through all experts, in single precision.
     ///
     /// # Panics

@@ -244,8 +244,6 @@ pub(crate) fn unpack(book: Book, row: &[u8], to: &mut [u8]) {
 struct Scratch {
     /// Unpacked rows, from a line of the cache on.
     rows: Vec<u8>,
-    /// A row of a strip.
-    row: Vec<u8>,
     sums: Vec<f32>,
 }
 
@@ -258,7 +256,7 @@ pub(super) fn stripe(w: &CpuWeight, book: Book, input: &Input, first: usize, out
     let (n, width, path) = (input.n(), out.width(), w.path());
     let most = if n <= FEW_CODED { FEW_ROWS } else { ROWS };
     let each = most.min(width);
-    SCRATCH.with_borrow_mut(|Scratch { rows, row: one, sums }| {
+    SCRATCH.with_borrow_mut(|Scratch { rows, sums }| {
         let row = w.shape()[2] / 256 * CODED;
         // They only grow: what is there is not cleared again for another weight.
         rows.resize(rows.len().max(each * row + 64), 0);
@@ -268,7 +266,7 @@ pub(super) fn stripe(w: &CpuWeight, book: Book, input: &Input, first: usize, out
         for start in (0..width).step_by(each.max(1)) {
             let count = each.min(width - start);
             for (r, to) in rows.chunks_exact_mut(row.max(1)).take(count).enumerate() {
-                path.unpack(book, w.packed_row(first + start + r, one), to);
+                path.unpack(book, w.row(first + start + r), to);
             }
             let sums = &mut sums[..n * count];
             let job = Job { w, input, first: first + start, coded: Some((&*rows, row)) };

@@ -106,9 +106,9 @@ impl Job<'_> {
         }
     }
 
-    /// The strip that row `r` of the stripe begins, if the weight lies in strips and its rows were not unpacked out of them.
+    /// The strip that row `r` of the stripe begins, if the weight lies in strips.
     pub(crate) fn strip(&self, r: usize) -> Option<&[u8]> {
-        self.w.strips().filter(|_| self.coded.is_none()).map(|strips| strips.strip(self.first + r).0)
+        self.w.strips().map(|strips| strips.strip(self.first + r).0)
     }
 
     /// Factors of the strip that row `r` of the stripe begins.
@@ -250,7 +250,7 @@ fn stripe_width(pool: &Pool, w: &CpuWeight, rows: usize, n: usize) -> usize {
 fn fill(w: &CpuWeight, input: &Input, first: usize, out: &mut Stripe<'_>) {
     let w = w.form(first..first + out.width());
     match w.kernel() {
-        Kernel::Coded(book) if w.wants(input.n()) != Form::Tiles => book::stripe(w, book, input, first, out),
+        Kernel::Coded(book) if w.strips().is_none() => book::stripe(w, book, input, first, out),
         _ => w.path().stripe(&Job { w, input, first, coded: None }, out),
     }
     let host = w.host();

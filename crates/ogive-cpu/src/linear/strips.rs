@@ -379,22 +379,14 @@ impl Strips {
     /// If there is no such row.
     pub(crate) fn row(&self, row: usize) -> Vec<u8> {
         let mut bytes = vec![0; self.row_bytes];
-        self.put_row(row, &mut bytes);
-        bytes
-    }
-
-    /// The same, put into `to`.
-    ///
-    /// # Panics
-    /// If there is no such row, or it is not as long.
-    pub(crate) fn put_row(&self, row: usize, to: &mut [u8]) {
         let (strip, r) = self.strip(row);
         match self.of {
-            Of::Packed(format) => unpack(format, strip, r, to),
-            Of::Coded(book) => unpack_book(book, strip, r, to),
-            Of::Dense(kind) => columns::unpack(kind, strip, r, to),
-            Of::Words => columns::unpack(Dense::F32, strip, r, to),
+            Of::Packed(format) => unpack(format, strip, r, &mut bytes),
+            Of::Coded(book) => unpack_book(book, strip, r, &mut bytes),
+            Of::Dense(kind) => columns::unpack(kind, strip, r, &mut bytes),
+            Of::Words => columns::unpack(Dense::F32, strip, r, &mut bytes),
         }
+        bytes
     }
 
     /// Of bf16 the smallest exponent.

@@ -247,7 +247,7 @@ impl Path {
             #[cfg(target_arch = "x86_64")]
             Self::Amx if n >= amx::from(kernel, strips) => Form::Groups,
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512 | Self::Amx if strips && n <= linear::FEW => Form::Tiles,
+            Self::Avx512 | Self::Amx if strips && n <= avx512::streams(kernel) => Form::Tiles,
             #[cfg(target_arch = "x86_64")]
             Self::Avx512 | Self::Amx if strips || n >= avx512::laid_from(kernel) => Form::Slices,
             _ => Form::Rows,

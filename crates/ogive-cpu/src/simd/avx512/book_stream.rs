@@ -11,14 +11,17 @@
 use super::{
     book::{self, Split, find},
     many::{four, two},
+    packed_many,
+    panel::Panel,
     put_lanes,
+    strip::{self, Block, word},
 };
 use crate::{
-    linear::{Book, Job, RAISE, STRIP, Tile},
+    linear::{Book, Form, Job, Packed, RAISE, STRIP, Tile},
     pool::Stripe,
     simd::avx2::{
         ahead::{AHEAD, Ahead, Level},
-        book::even,
+        codes,
         panel::Lanes,
     },
 };
@@ -26,18 +29,15 @@ use ogive_tensor::grids;
 use std::arch::x86_64::*;
 
 /// Codes of 32 weights of each row: a part of a block.
-struct Part {
+pub(super) struct Part {
     /// Lower and upper bytes of the entries that four codes name, in words; of fours those of the first four codes and those of the next.
     entries: [__m512i; 2],
     next: [__m512i; 2],
     /// What tells levels of an entry from those below zero or those that are shifted, a byte for each eight.
     signs: __m512i,
     /// What its halves are multiplied with, 16 bits each.
-    scales: __m512i,
+    pub(super) scales: __m512i,
 }
-
-/// A block of sixteen rows, of `N` bytes each.
-type Block<const N: usize> = [[u8; N]; STRIP];
 
 /// Up to so many tokens memory may take longer than the arithmetic.
 const WAITS: usize = 2;
@@ -65,6 +65,10 @@ fn streamed(job: &Job<'_>, book: Book, out: &mut Stripe<'_>) {
 
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni,avx512vbmi")]
 fn of_book<const BOOK: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_>) {
+    if job.w.wants(job.input.n()) != Form::Tiles {
+        let unpack = |panel: &mut Panel, strips: [&[u8]; 2]| panel.unpack_coded::<BOOK, N>(strips);
+        return packed_many::<{ codes::CODED }, N>(job, Packed::Coded, &unpack, out);
+    }
     for first in (0..out.width()).step_by(STRIP) {
         let Some(strip) = job.strip(first) else { return };
         let mut t = 0;
@@ -89,7 +93,7 @@ pub(super) fn stream<const BOOK: u8, const N: usize, const T: usize>(
     strip: &[u8],
     tile: &Tile,
 ) -> [Lanes<f32>; T] {
-    let blocks: &[Block<N>] = strip.as_chunks::<N>().0.as_chunks().0;
+    let blocks = strip::blocks::<N>(strip);
     let acts = tile.codes.as_chunks::<T>().0.as_chunks::<64>().0;
     let sixteens = tile.sixteens.as_chunks::<T>().0.as_chunks::<8>().0;
     let levels = levels::<BOOK>();
@@ -104,21 +108,25 @@ pub(super) fn stream<const BOOK: u8, const N: usize, const T: usize>(
         for p in 0..8 {
             let ahead = Ahead::of(block.as_flattened(), p, 8, level, AHEAD);
             let part = part::<BOOK, N>(block, p);
-            for half in 0..2 {
-                let mut products = [_mm512_setzero_si512(); T];
-                for q in 4 * half..4 * half + 4 {
-                    ahead.ask(q, 8);
-                    let codes = _mm512_permutexvar_epi8(index::<BOOK>(&part, q), levels);
+            // Written out, so that a compiler knows every shift.
+            macro_rules! half {
+                ($left:literal: $($q:literal)*) => {{
+                    let mut products = [_mm512_setzero_si512(); T];
+                    $(
+                        ahead.ask($q, 8);
+                        let codes = _mm512_permutexvar_epi8(index::<BOOK>(&part, $q), levels);
+                        for t in 0..T {
+                            products[t] = _mm512_dpbusd_epi32(products[t], codes, four(acts[8 * p + $q][t]));
+                        }
+                    )*
+                    let scale = _mm512_srai_epi32::<16>(_mm512_slli_epi32::<$left>(part.scales));
                     for t in 0..T {
-                        products[t] = _mm512_dpbusd_epi32(products[t], codes, four(acts[8 * p + q][t]));
+                        sums[t] = _mm512_add_epi32(sums[t], _mm512_mullo_epi32(products[t], scale));
                     }
-                }
-                let up = _mm512_set1_epi32(if half == 0 { 16 } else { 0 });
-                let scale = _mm512_srai_epi32::<16>(_mm512_sllv_epi32(part.scales, up));
-                for t in 0..T {
-                    sums[t] = _mm512_add_epi32(sums[t], _mm512_mullo_epi32(products[t], scale));
-                }
+                }};
             }
+            half!(16: 0 1 2 3);
+            half!(0: 4 5 6 7);
             for t in 0..T {
                 raised[t] = _mm512_dpwssd_epi32(raised[t], part.scales, two(sixteens[p][t]));
             }
@@ -160,6 +168,30 @@ static DIGITS: Split<256> = {
     book::split(&digits)
 };
 
+/// Where the first digits of a word of TQ1_0 are, in fours, how far the next are from them, and how many there are.
+pub(super) const fn digits_at(w: usize) -> (usize, usize, usize) {
+    match w {
+        0..8 => (w, 8, 5),
+        8..12 => (32 + w, 4, 5),
+        _ => (60, 1, 4),
+    }
+}
+
+/// The digits of word `w`, of which the last has one less.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+pub(super) fn digits<const N: usize>(block: &Block<N>, w: usize) -> [__m512i; 5] {
+    let [four, fifth] = find(&DIGITS, [word(block, w), _mm512_setzero_si512()]);
+    let two = _mm512_set1_epi8(3);
+    [
+        _mm512_and_si512(four, two),
+        _mm512_and_si512(_mm512_srli_epi32::<2>(four), two),
+        _mm512_and_si512(_mm512_srli_epi32::<4>(four), two),
+        _mm512_and_si512(_mm512_srli_epi32::<6>(four), two),
+        _mm512_and_si512(fifth, two),
+    ]
+}
+
 /// The same of TQ1_0, which has no sub-scales: a word's digits are far from each other, and met one after the other.
 #[inline]
 #[target_feature(enable = "avx2,f16c,avx512f,avx512bw,avx512vl,avx512vnni,avx512vbmi")]
@@ -174,19 +206,12 @@ fn ternary<const N: usize, const T: usize>(blocks: &[Block<N>], tile: &Tile) -> 
         let ahead = Ahead::of(block.as_flattened(), 0, 1, level, AHEAD);
         for w in 0..13 {
             ahead.ask(w, 13);
-            // Where the first digits of a word are, in fours, and how far the next are from them.
-            let (first, apart, digits) = match w {
-                0..8 => (w, 8, 5),
-                8..12 => (32 + w, 4, 5),
-                _ => (60, 1, 4),
-            };
-            let [four_digits, fifth] = find(&DIGITS, [word(block, w), _mm512_setzero_si512()]);
-            for digit in 0..digits {
-                let shift = _mm512_set1_epi32(2 * (digit % 4) as i32);
-                let code = _mm512_srlv_epi32(if digit < 4 { four_digits } else { fifth }, shift);
-                let code = _mm512_and_si512(code, _mm512_set1_epi8(3));
+            let (first, apart, many) = digits_at(w);
+            let digits = digits(block, w);
+            for digit in 0..many {
                 for t in 0..T {
-                    sums[t] = _mm512_dpbusd_epi32(sums[t], code, four(acts[first + apart * digit][t]));
+                    sums[t] =
+                        _mm512_dpbusd_epi32(sums[t], digits[digit], four(acts[first + apart * digit][t]));
                 }
             }
         }
@@ -211,7 +236,7 @@ const IQ2_XS: u8 = Book::Iq2Xs as u8;
 const IQ2_S: u8 = Book::Iq2S as u8;
 const IQ3_XXS: u8 = Book::Iq3Xxs as u8;
 const IQ3_S: u8 = Book::Iq3S as u8;
-const TQ1: u8 = Book::Tq1 as u8;
+pub(super) const TQ1: u8 = Book::Tq1 as u8;
 
 /// Whether codes name four weights, of three bits a level, and not eight of two.
 const fn of_fours(book: u8) -> bool {
@@ -221,7 +246,7 @@ const fn of_fours(book: u8) -> bool {
 /// Raised levels by number; behind them those with the other sign, or shifted down. Further bits of a number count for nothing.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn levels<const BOOK: u8>() -> __m512i {
+pub(super) fn levels<const BOOK: u8>() -> __m512i {
     const fn eights(levels: [i8; 4], shifted: bool) -> [u8; 64] {
         let (mut out, mut i) = ([0; 64], 0);
         while i < 64 {
@@ -271,6 +296,13 @@ fn spread(v: __m512i, first: usize, step: usize) -> __m512i {
     _mm512_multishift_epi64_epi8(_mm512_set1_epi64(shifts(first, step)), v)
 }
 
+/// Each word shifted right.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn down(v: __m512i, by: usize) -> __m512i {
+    _mm512_srlv_epi32(v, _mm512_set1_epi32(by as i32))
+}
+
 /// The bits of `low` where `mask` has them, and of `high` elsewhere.
 #[inline]
 #[target_feature(enable = "avx512f")]
@@ -281,7 +313,7 @@ fn join(low: __m512i, high: __m512i, mask: i32) -> __m512i {
 /// The numbers of the levels of weights `4 q..4 q + 4` of a part, for [`levels`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512vbmi")]
-fn index<const BOOK: u8>(part: &Part, q: usize) -> __m512i {
+pub(super) fn index<const BOOK: u8>(part: &Part, q: usize) -> __m512i {
     let (eight, half) = (q / 2, q % 2);
     // A bit before, so that the sign comes behind the number.
     let sign = |bits: usize| spread(part.signs, (64 + 8 * eight + 4 * half - bits) % 64, 1);
@@ -307,15 +339,6 @@ fn sign_of_turned(part: &Part, eight: usize, half: usize) -> __m512i {
     spread(part.signs, (64 + 8 * [0, 2, 1, 3][eight] + 4 * half - 2) % 64, 1)
 }
 
-/// Word `w` of each row.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn word<const N: usize>(b: &Block<N>, w: usize) -> __m512i {
-    assert!(64 * (w + 1) <= STRIP * N);
-    // SAFETY: the 64 bytes are inside the block.
-    unsafe { _mm512_loadu_si512(b.as_ptr().cast::<u8>().add(64 * w).cast()) }
-}
-
 /// Of four times seven signs in each word four times eight, an even number of which is set.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
@@ -327,9 +350,13 @@ fn sevens(words: __m512i) -> __m512i {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn whole_signs(sevens: __m512i) -> __m512i {
-    let low = even(_mm512_castsi512_si256(sevens));
-    let high = even(_mm512_extracti64x4_epi64::<1>(sevens));
-    _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high)
+    // Of four bits.
+    let odd = _mm512_broadcast_i32x4(_mm_setr_epi8(
+        0, -128, -128, 0, -128, 0, 0, -128, -128, 0, 0, -128, 0, -128, -128, 0,
+    ));
+    let four = _mm512_xor_si512(sevens, _mm512_srli_epi16::<4>(sevens));
+    let four = _mm512_and_si512(four, _mm512_set1_epi8(15));
+    _mm512_or_si512(sevens, _mm512_shuffle_epi8(odd, four))
 }
 
 /// `2 s + 1` for two sub-scales of so many `bits` from bits `at` on, 16 bits each.
@@ -347,7 +374,7 @@ fn odd_scales(words: __m512i, at: [usize; 2], mask: i32) -> __m512i {
 /// Part `p` of a block's eight, whose words lie as [`Book::place`] has it.
 #[inline]
 #[target_feature(enable = "avx2,avx512f,avx512bw,avx512vl,avx512vbmi")]
-fn part<const BOOK: u8, const N: usize>(b: &Block<N>, p: usize) -> Part {
+pub(super) fn part<const BOOK: u8, const N: usize>(b: &Block<N>, p: usize) -> Part {
     let (byte, none) = (8 * (p % 4), _mm512_setzero_si512());
     let of_eights = |entries, signs, scales| Part { entries, next: [none; 2], signs, scales };
     match BOOK {
@@ -366,25 +393,25 @@ fn part<const BOOK: u8, const N: usize>(b: &Block<N>, p: usize) -> Part {
             of_eights(find(&book::IQ2_XS, [lower, upper]), whole_signs(signs), scales)
         }
         IQ2_S => {
-            let upper = spread(word(b, 2 + p / 4), byte, 2);
+            let upper = spread(down(word(b, 2 + p / 4), byte), 0, 2);
             let scales = odd_scales(word(b, p / 4), [byte, byte + 4], 15);
             of_eights(find(&book::IQ2_S, [word(b, 4 + 2 * p), upper]), word(b, 5 + 2 * p), scales)
         }
         IQ1_S => {
             let (at, rest) = (16 * (p % 2), word(b, 3 * (p / 2)));
-            let entries = find(&book::IQ1, [word(b, 3 * (p / 2) + 1 + p % 2), spread(rest, at, 3)]);
+            let entries = find(&book::IQ1, [word(b, 3 * (p / 2) + 1 + p % 2), spread(down(rest, at), 0, 3)]);
             // All bits of a row whose last is set.
-            let down = _mm512_srai_epi32::<31>(_mm512_sllv_epi32(rest, _mm512_set1_epi32(16 - at as i32)));
-            of_eights(entries, down, odd_scales(rest, [at + 12; 2], 7))
+            let lower = _mm512_srai_epi32::<31>(_mm512_sllv_epi32(rest, _mm512_set1_epi32(16 - at as i32)));
+            of_eights(entries, lower, odd_scales(rest, [at + 12; 2], 7))
         }
         IQ1_M => {
             let (at, rest) = (16 * (p % 2), word(b, 2 + 3 * (p / 2)));
-            let entries = find(&book::IQ1, [word(b, 2 + 3 * (p / 2) + 1 + p % 2), spread(rest, at, 4)]);
+            let rest = down(rest, at);
+            let entries = find(&book::IQ1, [word(b, 2 + 3 * (p / 2) + 1 + p % 2), spread(rest, 0, 4)]);
             // The last of four bits comes to the third.
-            let down = _mm512_srlv_epi32(rest, _mm512_set1_epi32(at as i32));
-            let down = _mm512_and_si512(_mm512_srli_epi32::<1>(down), _mm512_set1_epi32(0x7fff));
+            let lower = _mm512_and_si512(_mm512_srli_epi32::<1>(rest), _mm512_set1_epi32(0x7fff));
             let (scales, first) = (word(b, p / 4), 16 * (p / 2 % 2) + 6 * (p % 2));
-            of_eights(entries, down, odd_scales(scales, [first, first + 3], 7))
+            of_eights(entries, lower, odd_scales(scales, [first, first + 3], 7))
         }
         IQ3_XXS => {
             let rest = word(b, 3 * p + 2);
@@ -396,8 +423,8 @@ fn part<const BOOK: u8, const N: usize>(b: &Block<N>, p: usize) -> Part {
             }
         }
         _ => {
-            let upper = word(b, 1 + p / 4);
-            let [first, second] = [spread(upper, byte, 1), spread(upper, byte + 4, 1)];
+            let upper = down(word(b, 1 + p / 4), byte);
+            let [first, second] = [spread(upper, 0, 1), spread(upper, 4, 1)];
             Part {
                 entries: words_of_entries(find(&book::IQ3_S, [word(b, 3 + 3 * p), first])),
                 next: words_of_entries(find(&book::IQ3_S, [word(b, 4 + 3 * p), second])),
@@ -419,7 +446,7 @@ fn words_of_entries([lower, upper]: [__m512i; 2]) -> [__m512i; 2] {
 /// A block's factor, as [`Book::factor`] has it.
 #[inline]
 #[target_feature(enable = "avx2,f16c,avx512f,avx512bw,avx512vl")]
-fn factor<const BOOK: u8, const N: usize>(b: &Block<N>) -> __m512 {
+pub(super) fn factor<const BOOK: u8, const N: usize>(b: &Block<N>) -> __m512 {
     if BOOK == IQ1_M {
         // Four bits of each of four sixteens.
         let [low, high] = [word(b, 0), word(b, 1)];

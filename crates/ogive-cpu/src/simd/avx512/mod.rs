@@ -6,6 +6,7 @@
 //! for few are read 64 codes at a time, or as AVX2 with VNNI reads them. Dense rows for many tokens take sixteen rows at once.
 
 pub(super) mod book;
+mod book_panel;
 mod book_stream;
 pub(super) mod columns;
 mod dense;
@@ -38,6 +39,15 @@ pub(super) fn laid_from(kernel: Kernel) -> usize {
         Kernel::Packed(Packed::Q6K) => 20,
         Kernel::Packed(Packed::Q4_0 | Packed::Mxfp4) => 24,
         _ => 32,
+    }
+}
+
+/// Up to how many tokens stream through strips.
+pub(super) fn streams(kernel: Kernel) -> usize {
+    match kernel {
+        // Each tile of tokens looks tables up anew.
+        Kernel::Coded(_) => 8,
+        _ => FEW,
     }
 }
 
@@ -103,7 +113,10 @@ fn packed<const F: u8, const N: usize>(job: &Job<'_>, format: Packed, out: &mut 
         Some(_) if n <= FEW => streamed::<F, N>(job, out),
         None if n < laid_from(job.kernel()) && codes::super_block(F) => packed_few::<F, N>(job, out),
         None if n < laid_from(job.kernel()) => avx2::stripe::<{ vnni::EVEX }>(job, out),
-        _ => packed_many::<F, N>(job, format, out),
+        _ => {
+            let unpack = |panel: &mut Panel, strips: [&[u8]; 2]| panel.unpack::<F, N>(strips);
+            packed_many::<F, N>(job, format, &unpack, out);
+        }
     }
 }
 
@@ -150,7 +163,12 @@ fn packed_few<const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_>) 
 }
 
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
-fn packed_many<const F: u8, const N: usize>(job: &Job<'_>, format: Packed, out: &mut Stripe<'_>) {
+fn packed_many<const F: u8, const N: usize>(
+    job: &Job<'_>,
+    format: Packed,
+    unpack: &dyn Fn(&mut Panel, [&[u8]; 2]),
+    out: &mut Stripe<'_>,
+) {
     let n = job.input.n();
     WIDE.with_borrow_mut(|Wide { panel, sums, strips }| {
         let panels = (0..out.width()).step_by(panel::ROWS);
@@ -165,7 +183,7 @@ fn packed_many<const F: u8, const N: usize>(job: &Job<'_>, format: Packed, out: 
             for (p, mut rest) in sums.chunks_exact_mut(n).take(panels.len()).enumerate() {
                 let first = p * panel::ROWS;
                 let rows = Rows::new(job, first, out.width());
-                panel.unpack::<F, N>(rows.part(format, part(i), strips));
+                unpack(panel, rows.part(format, part(i), strips));
                 let last = p + 1 == panels.len();
                 let next = if last { (0, part(i + 1)) } else { (first + panel::ROWS, part(i)) };
                 let next = strips_at(job, next, out.width());

@@ -39,7 +39,7 @@ pub(in crate::simd) fn blocks<const N: usize>(strip: &[u8]) -> &[Block<N>] {
 /// Word `w` of each row.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn word<const N: usize>(b: &Block<N>, w: usize) -> __m512i {
+pub(super) fn word<const N: usize>(b: &Block<N>, w: usize) -> __m512i {
     assert!(64 * (w + 1) <= STRIP * N);
     // SAFETY: the 64 bytes are inside the block.
     unsafe { _mm512_loadu_si512(b.as_ptr().cast::<u8>().add(64 * w).cast()) }
