@@ -6,6 +6,7 @@
 //! names end generation: a model stops at one of them, and the other is an oversight.
 
 use crate::json::{AddedJson, parts};
+use crate::pair::Pair;
 use crate::tokenizer::Parts;
 use crate::{Result, Tokenizer, TokenizerError, vocab_txt};
 use serde_json::Value;
@@ -63,20 +64,31 @@ impl Tokenizer {
         special.padding = role("pad");
         special.mask = role("mask");
         parts.eog = known.complete(&mut special, &roles.ids("eos_token_id", &parts));
-        add(&config["add_bos_token"], special.bos, &mut parts.prefix);
-        add(&config["add_eos_token"], special.eos, &mut parts.suffix);
+        let added = add(&config["add_bos_token"], special.bos, &mut parts.prefix)
+            | add(&config["add_eos_token"], special.eos, &mut parts.suffix);
+        // What two texts are then is said nowhere.
+        parts.pair = parts.pair.filter(|_| !added);
+        // Types are for models that are given them.
+        if config["model_input_names"]
+            .as_array()
+            .is_some_and(|names| !names.contains(&"token_type_ids".into()))
+        {
+            parts.pair = parts.pair.map(Pair::untyped);
+        }
         parts.special = special;
         Ok(Self::from_parts(parts))
     }
 }
 
-/// Makes `ids` have or lack `id` where the file says which.
-fn add(wanted: &Value, id: Option<u32>, ids: &mut Vec<u32>) {
+/// Makes `ids` have or lack `id` where the file says which, and tells whether that changed anything.
+fn add(wanted: &Value, id: Option<u32>, ids: &mut Vec<u32>) -> bool {
+    let before = ids.len();
     match (wanted.as_bool(), id) {
         (Some(true), Some(id)) if !ids.contains(&id) => ids.push(id),
         (Some(false), Some(id)) => ids.retain(|i| *i != id),
         _ => {}
     }
+    ids.len() != before
 }
 
 /// Where the roles of tokens are written.

@@ -29,6 +29,11 @@ impl Pair {
         ])
     }
 
+    /// The same with all tokens of type 0.
+    pub(crate) fn untyped(self) -> Self {
+        Self(self.0.into_iter().map(|(part, _)| (part, 0)).collect())
+    }
+
     /// The tokens that are always there.
     pub(crate) fn tokens(&self) -> impl Iterator<Item = u32> {
         let tokens = |(part, _): &(Part, u32)| match part {

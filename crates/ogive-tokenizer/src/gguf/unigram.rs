@@ -1,7 +1,7 @@
 //! `tokenizer.ggml.model` = `t5`: SentencePiece's Unigram, of T5, XLM-RoBERTa and their kin.
 //!
 //! What is done to a text before is what `tokenizers` does for these models' folders, marks for spaces apart, which a file says in flags:
-//! so a text is cut alike from either. llama.cpp takes the longest match of the compiled rules, and cuts across spaces.
+//! so a text is cut alike from either, but for white space at its end, which some folders' files keep (bge-m3's) and none of these. llama.cpp takes the longest match of the compiled rules, and cuts across spaces.
 
 use super::{Rest, bad, damaged, finish, scores, table};
 use crate::model::Model;
