@@ -22,6 +22,7 @@ pub struct Input {
     pub(crate) path: PathBuf,
     pub(crate) bytes: u64,
     pub(crate) origin: Origin,
+    notes: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -95,15 +96,22 @@ impl Input {
             metadata.remove(key);
         }
         let bytes = gguf.byte_len();
-        Self { metadata, tensors, path: path.to_owned(), bytes, origin: Origin::Gguf(Arc::new(gguf)) }
-            .with_tensors()
+        Self {
+            metadata,
+            tensors,
+            path: path.to_owned(),
+            bytes,
+            origin: Origin::Gguf(Arc::new(gguf)),
+            notes: Vec::new(),
+        }
+        .with_tensors()
     }
 
     fn from_folder(path: &Path) -> Result<Self> {
         let mut checkpoint = OpenOptions::new().open(path)?;
         let folder = checkpoint.folder.clone().unwrap_or_default();
-        let (metadata, tensors) = convert::convert(&mut checkpoint, &folder)?;
-        Self::of_folder(path, checkpoint, metadata, tensors)
+        let (metadata, tensors, notes) = convert::convert(&mut checkpoint, &folder)?;
+        Ok(Self { notes, ..Self::of_folder(path, checkpoint, metadata, tensors)? })
     }
 
     /// Opens what the model of a Hugging Face folder sees with (llama.cpp's `mmproj`, which is a file of its own); [`open`](Self::open) of
@@ -133,7 +141,7 @@ impl Input {
         let own = checkpoint.source.tensors().into_iter().filter(|t| read.contains(&*t.name));
         let bytes = own.map(|t| t.bytes() as u64).sum();
         let origin = Origin::Folder { source: checkpoint.source, config: checkpoint.config };
-        Self { metadata, tensors, path: path.to_owned(), bytes, origin }.with_tensors()
+        Self { metadata, tensors, path: path.to_owned(), bytes, origin, notes: Vec::new() }.with_tensors()
     }
 
     /// Itself, if there is something in it.
@@ -144,6 +152,11 @@ impl Input {
     /// The metadata as they will be, but for the format.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
+    }
+
+    /// What a file that is made of this folder does otherwise, and was converted all the same: lines for whoever packs it, mostly none.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// Bytes of the input: of a file, all of it; of a folder, the weights that are read.

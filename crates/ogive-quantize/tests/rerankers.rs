@@ -5,7 +5,7 @@ mod common;
 
 use common::{Tensor, format, none, packed, rewritten_own, values};
 use ogive_quantize::Input;
-use ogive_quantize::gguf_file::{Array, Gguf, Value as Stored};
+use ogive_quantize::gguf_file::{Array, Gguf, GgufWriter, Value as Stored};
 use ogive_tokenizer::{EncodeOptions, Tokenizer};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -76,6 +76,8 @@ fn tensors_and_keys_are_the_converters() {
             (back.architecture.as_str(), back.config.usize("max_position_embeddings").unwrap()),
             (class, context as usize)
         );
+        let types = back.config.usize("type_vocab_size").unwrap();
+        assert_eq!(types, if name == "bert-reranker" { 2 } else { 1 }, "{name}");
     }
     let m = made("xlm-roberta");
     let m = m.metadata();
@@ -133,7 +135,8 @@ fn a_modern_bert_says_which_layers_are_local_and_how_it_is_pooled() {
     }
     for (key, value) in [
         ("norm_bias", json!(true)),
-        ("hidden_activation", json!("relu")),
+        ("hidden_activation", json!("mish")),
+        ("rope_parameters", json!({"sliding_attention": {"rope_theta": 1e4}})),
         ("classifier_activation", json!("silu")),
     ] {
         let folder = changed("modern-bert-reranker", |c| c[key] = value, same, none);
@@ -167,6 +170,11 @@ fn texts_and_pairs_are_cut_as_the_folder_cuts_them() {
     ] {
         let folder = changed(name, same, change, none);
         let own = Tokenizer::from_folder(folder.path()).unwrap();
+        let notes = Input::open(folder.path()).unwrap().notes().to_vec();
+        assert_eq!(
+            notes.iter().filter(|note| note.contains("at the end of a text")).count(),
+            usize::from(trims)
+        );
         let made = packed(&format("f32"), folder.path()).unwrap_or_else(|e| panic!("{name}, {trims}: {e}"));
         let made = Tokenizer::from_gguf(made.metadata()).unwrap();
         let golden: Value =
@@ -194,6 +202,85 @@ fn texts_and_pairs_are_cut_as_the_folder_cuts_them() {
 }
 
 #[test]
+fn activations_are_llama_cpps_by_name() {
+    let translations = ogive_weights::translations();
+    let modern = translations.iter().find(|t| t.architecture() == "modern-bert").unwrap();
+    for (own, written, names) in [
+        ("gelu", None, &["gelu", "geglu"][..]),
+        ("silu", Some("silu"), &["silu", "swish", "swiglu"]),
+        ("relu", Some("reglu"), &["relu", "reglu"]),
+    ] {
+        let folder = changed("modern-bert", |c| c["hidden_activation"] = own.into(), same, none);
+        let made = Input::open(folder.path()).unwrap();
+        let key = "modern-bert.hidden_activation";
+        assert_eq!(made.metadata().opt_str(key).unwrap(), written, "{own}");
+        let read_as = |name: &str| {
+            let (mut metadata, mut file) = (made.metadata().clone(), Vec::new());
+            metadata.set(key, name);
+            GgufWriter::with_metadata(metadata).write_to(&mut file).unwrap().finish().unwrap();
+            modern.config(&Gguf::from_bytes(file).unwrap())
+        };
+        for name in names {
+            let config = read_as(name).unwrap();
+            assert_eq!(config.opt_str("hidden_activation").unwrap(), Some(own), "{name}");
+        }
+        let e = read_as("mish").unwrap_err().to_string();
+        assert!(e.contains("`mish`") && e.contains("swiglu"), "{e}");
+    }
+}
+
+#[test]
+fn a_bert_has_a_unigram_vocabulary_too() {
+    // multilingual-e5-small's shape.
+    let folder = changed(
+        "bert",
+        |c| (c["bos_token_id"], c["eos_token_id"], c["pad_token_id"]) = (0.into(), 2.into(), 1.into()),
+        same,
+        none,
+    );
+    for file in ["tokenizer.json", "tokenizer_config.json"] {
+        std::fs::copy(golden("xlm-roberta").join(file), folder.path().join(file)).unwrap();
+    }
+    let own = Tokenizer::from_folder(folder.path()).unwrap();
+    let file = packed(&format("f32"), folder.path()).unwrap();
+    let made = Tokenizer::from_gguf(file.metadata()).unwrap();
+    for text in ["Once upon a time", " Lily  said: héllo ｗｏｒｌｄ", ""] {
+        let ids = own.encode(text, EncodeOptions::default()).unwrap();
+        assert_eq!(made.encode(text, EncodeOptions::default()).unwrap(), ids, "{text:?}");
+        assert_eq!((ids.first(), ids.last()), (Some(&0), Some(&2)));
+    }
+    // All positions are used, as in a BERT.
+    assert_eq!(file.tensor("position_embd.weight").unwrap().dims(), [48, 43]);
+    let back = ogive_weights::OpenOptions::new().of_gguf(file.into()).unwrap();
+    assert_eq!((back.architecture.as_str(), back.config.usize("type_vocab_size").unwrap()), ("BertModel", 2));
+    // Word pieces can be of lower-case texts, and these cannot.
+    let lower = |folder: &Path| {
+        let modules = json!([{"type": "sentence_transformers.models.Transformer", "path": ""}]);
+        std::fs::write(folder.join("modules.json"), modules.to_string()).unwrap();
+        std::fs::write(folder.join("sentence_bert_config.json"), r#"{"do_lower_case": true}"#).unwrap();
+        Input::open(folder).map(|_| ()).map_err(|e| e.to_string())
+    };
+    assert!(lower(folder.path()).unwrap_err().contains("do_lower_case"));
+    lower(changed("bert", same, same, none).path()).unwrap();
+    let cased = changed("bert", same, |t| t["normalizer"]["lowercase"] = false.into(), none);
+    assert!(lower(cased.path()).unwrap_err().contains("do_lower_case"));
+}
+
+#[test]
+fn a_pooler_beside_the_head_is_left_out() {
+    let folder = changed("roberta-reranker", same, same, |tensors| {
+        for leaf in ["weight", "bias"] {
+            let head = tensors.iter().find(|t| t.name == format!("classifier.dense.{leaf}")).unwrap();
+            let name = format!("roberta.pooler.dense.{leaf}");
+            let (dtype, shape, bytes) = (head.dtype.clone(), head.shape.clone(), vec![0; head.bytes.len()]);
+            tensors.push(Tensor { name, dtype, shape, bytes });
+        }
+    });
+    let file = packed(&format("f32"), folder.path()).unwrap();
+    assert_eq!(values(&file, "cls.weight"), values(&made("roberta-reranker"), "cls.weight"));
+}
+
+#[test]
 fn what_has_no_place_in_a_file_is_refused_by_name() {
     let opened = |folder: tempfile::TempDir| {
         let e = Input::open(folder.path()).map(|_| ()).unwrap_err().to_string();
@@ -212,6 +299,13 @@ fn what_has_no_place_in_a_file_is_refused_by_name() {
     assert!(e.contains("pad_token_id"), "{e}");
     let e = opened(changed("roberta-reranker", same, |t| t["post_processor"] = Value::Null, none));
     assert!(e.contains("how two texts are one"), "{e}");
+    let typed = |t: &mut Value| {
+        t["post_processor"] = json!({"type": "BertProcessing", "cls": ["<s>", 0], "sep": ["</s>", 2]});
+    };
+    let e = opened(changed("roberta-reranker", |c| c["type_vocab_size"] = 2.into(), typed, none));
+    assert!(e.contains("how two texts are one"), "{e}");
+    // Of one type all tokens are.
+    Input::open(changed("roberta-reranker", same, typed, none).path()).unwrap();
     // A head that the class does not have.
     let e = opened(changed("bert-reranker", |c| c["architectures"] = json!(["BertModel"]), same, none));
     assert!(e.contains("classifier") && e.contains("GGUF has no name"), "{e}");

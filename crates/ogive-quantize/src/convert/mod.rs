@@ -159,7 +159,10 @@ impl Keys<'_> {
     }
 }
 
-pub(crate) fn convert(checkpoint: &mut Checkpoint, folder: &Path) -> Result<(Metadata, Vec<Tensor>)> {
+/// What a folder becomes: metadata, tensors, and notes for whoever converts it.
+pub(crate) type Converted = (Metadata, Vec<Tensor>, Vec<String>);
+
+pub(crate) fn convert(checkpoint: &mut Checkpoint, folder: &Path) -> Result<Converted> {
     let sees = seeing::text_alone(checkpoint)?;
     hybrid::only_known(checkpoint);
     let Checkpoint { config, architecture: class, source, .. } = &*checkpoint;
@@ -214,19 +217,17 @@ pub(crate) fn convert(checkpoint: &mut Checkpoint, folder: &Path) -> Result<(Met
         keys.set("pooling_type", pooling);
     }
     roberta::set(&mut keys, &model, &tensors)?;
-    // Word pieces are of lower-case texts in GGUF anyhow.
-    if sentence.lower_case && !["Bert", "NomicBert"].iter().any(|pieces| class.starts_with(pieces)) {
-        return Err(Error::convert(
-            "the setting do_lower_case",
-            "GGUF cannot say that texts are lower-cased",
-        ));
-    }
     check::settings(&model, &keys.metadata, &factors)?;
     tensors::add_factors(&mut tensors, factors);
     let rows = tensors.iter().find(|t| t.name == "token_embd.weight").and_then(|t| t.dims.get(1).copied());
     let rows = rows.ok_or_else(|| Error::convert("token_embd.weight", "the model has no token embedding"))?;
-    vocab::set(&mut keys.metadata, folder, rows, class)?;
-    Ok((keys.metadata, tensors))
+    let notes = vocab::set(&mut keys.metadata, folder, rows, &model)?;
+    // Of word pieces a file can say it.
+    let lowered = keys.metadata.opt_bool("tokenizer.ggml.normalizer.lowercase")?.unwrap_or(false);
+    if sentence.lower_case && !lowered {
+        return refuse("do_lower_case", "GGUF cannot say that texts are lower-cased");
+    }
+    Ok((keys.metadata, tensors, notes))
 }
 
 /// The error for a setting that a GGUF file cannot have.

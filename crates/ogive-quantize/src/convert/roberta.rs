@@ -24,6 +24,9 @@ pub(super) fn judges(class: &str) -> bool {
     class.ends_with("ForSequenceClassification")
 }
 
+/// Stands before what RoBERTa's kin call a pooler, whatever the file has there.
+const KINS: &str = "roberta.";
+
 fn is_kin(class: &str) -> bool {
     ["Camembert", "Roberta", "XLMRoberta"].iter().any(|kin| class.starts_with(kin))
 }
@@ -32,6 +35,10 @@ fn is_kin(class: &str) -> bool {
 pub(super) fn own_name(model: &Model<'_>, name: &str) -> String {
     let places = if model.architecture == MODERN { &["model."][..] } else { &["bert.", "roberta."] };
     let name = places.iter().find_map(|place| name.strip_prefix(place)).unwrap_or(name);
+    // What is called so below is the head's layer, and this is none of it.
+    if is_kin(model.class) && name.starts_with("pooler.") {
+        return format!("{KINS}{name}");
+    }
     for (own, usual) in [("classifier.dense.", "pooler.dense."), ("classifier.out_proj.", "classifier.")] {
         if let Some(leaf) = name.strip_prefix(own) {
             return format!("{usual}{leaf}");
@@ -44,7 +51,8 @@ pub(super) fn own_name(model: &Model<'_>, name: &str) -> String {
 pub(super) fn is_beside(model: &Model<'_>, name: &str) -> bool {
     let any = |heads: &[&str]| heads.iter().any(|head| name.starts_with(head));
     let others = if model.architecture == MODERN { &["head.", "decoder."][..] } else { &["pooler."] };
-    model.is_encoder() && (any(&["cls.", "lm_head."]) || !judges(model.class) && any(others))
+    // No class of RoBERTa's kin looks at a pooler for vectors or for classes.
+    model.is_encoder() && (any(&["cls.", "lm_head.", KINS]) || !judges(model.class) && any(others))
 }
 
 /// The table of positions without rows that no token has.
@@ -105,10 +113,15 @@ pub(super) fn set_modern(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<()> {
             return refuse(bias, "GGUF has no such biases for this architecture");
         }
     }
+    if c.has("rope_parameters") {
+        return refuse("rope_parameters", "they are in a form that is not known");
+    }
     match c.opt_str("hidden_activation")?.unwrap_or("gelu") {
         "gelu" => {}
-        "silu" => keys.set("hidden_act", "silu"),
-        _ => return refuse("hidden_activation", "GGUF knows gelu and silu for this architecture"),
+        "silu" => keys.set("hidden_activation", "silu"),
+        // Its `relu` is not gated.
+        "relu" => keys.set("hidden_activation", "reglu"),
+        _ => return refuse("hidden_activation", "GGUF knows gelu, silu and relu for this architecture"),
     }
     if c.opt_str("classifier_activation")?.is_some_and(|act| act != "gelu") && judges(model.class) {
         return refuse("classifier_activation", "GGUF knows gelu for this architecture");
@@ -138,9 +151,10 @@ pub(super) fn separates(tokenizer: &Tokenizer) -> Option<bool> {
 }
 
 /// That two texts are one in the file that was made as they are in the folder, where the model takes such.
-pub(super) fn check_pairs(class: &str, tokenizer: &Tokenizer, made: &Tokenizer) -> Result<()> {
-    // ModernBERT has no types, whatever its tokenizer says.
-    let typed = !class.starts_with("ModernBert");
+pub(super) fn check_pairs(model: &Model<'_>, tokenizer: &Tokenizer, made: &Tokenizer) -> Result<()> {
+    // ModernBERT has no types, whatever its tokenizer says, and one type is none.
+    let class = model.class;
+    let typed = !class.starts_with("ModernBert") && model.config.opt_usize("type_vocab_size")? != Some(1);
     // Ids that both have: what is asked is what stands around them.
     let of = |tokenizer: &Tokenizer| {
         tokenizer.pair(&[0, 0], &[0, 0, 0]).map(|(ids, types)| (ids, typed.then_some(types)))

@@ -1,8 +1,8 @@
 //! A Unigram vocabulary as `tokenizer.ggml.*`, as llama.cpp's converter writes them for XLM-RoBERTa.
 //!
 //! Whether spaces are merged is tried and not read: vocabularies say it in many ways, by the normalizer, the pre-tokenizer or both. Some of them
-//! (bge-m3's) merge spaces and keep one at the end of a text, which a file cannot say; they are converted all the same, as SentencePiece, with
-//! which the models learned, keeps none.
+//! (bge-m3's) merge spaces and keep one at the end of a text, which a file cannot say; they are converted all the same, and a note says so, as
+//! SentencePiece, with which the models learned, keeps none.
 
 use super::vocab::{File, adds_space, check, check_by, number, roles, spellings, wrong};
 use crate::Result;
@@ -46,8 +46,22 @@ pub(super) fn set(
         metadata.set("tokenizer.ggml.precompiled_charsmap", rules);
     }
     roles(metadata, tokenizer);
-    match merged && cut("a ")? != cut("a")? {
+    match merged && keeps_end(tokenizer)? {
         true => check_by(tokenizer, metadata, str::trim_end),
         false => check(tokenizer, metadata),
     }
+}
+
+/// Whether a space at the end of a text is cut as a part of it.
+fn keeps_end(tokenizer: &Tokenizer) -> Result<bool> {
+    let cut = |text| tokenizer.encode(text, EncodeOptions::TEXT);
+    Ok(cut("a ")? != cut("a")?)
+}
+
+/// What is to be known of a folder that keeps spaces which the file made of it does not.
+pub(super) fn note(tokenizer: &Tokenizer, made: &Tokenizer) -> Result<Option<String>> {
+    let differs = keeps_end(tokenizer)? && !keeps_end(made)?;
+    let why = "the folder's tokenizer.json makes a token of white space at the end of a text, and no GGUF file can say so: from the packed \
+        file texts are cut without it, as by SentencePiece";
+    Ok(differs.then(|| why.to_owned()))
 }

@@ -73,8 +73,13 @@ pub(super) fn wrong(why: impl Into<String>) -> Error {
     Error::convert("tokenizer.json", why)
 }
 
-/// Sets the vocabulary's keys, for an embedding of so many rows.
-pub(super) fn set(metadata: &mut Metadata, folder: &Path, rows: u64, class: &str) -> Result<()> {
+/// Sets the vocabulary's keys, for an embedding of so many rows, and says what readers do otherwise with it.
+pub(super) fn set(
+    metadata: &mut Metadata,
+    folder: &Path,
+    rows: u64,
+    model: &super::Model<'_>,
+) -> Result<Vec<String>> {
     let tokenizer = Tokenizer::from_folder(folder)?;
     // Of models that compare two texts, and of their kin.
     if metadata.str("general.architecture").is_ok_and(|own| own == "bert" || own == roberta::MODERN)
@@ -83,7 +88,9 @@ pub(super) fn set(metadata: &mut Metadata, folder: &Path, rows: u64, class: &str
         metadata.set("tokenizer.ggml.add_sep_token", separates);
     }
     set_tokens(metadata, folder, rows, &tokenizer)?;
-    roberta::check_pairs(class, &tokenizer, &Tokenizer::from_gguf(metadata)?)
+    let made = Tokenizer::from_gguf(metadata)?;
+    roberta::check_pairs(model, &tokenizer, &made)?;
+    Ok(unigram::note(&tokenizer, &made)?.into_iter().collect())
 }
 
 fn set_tokens(metadata: &mut Metadata, folder: &Path, rows: u64, tokenizer: &Tokenizer) -> Result<()> {

@@ -3,7 +3,7 @@
 //! A `bert` with word pieces and one of RoBERTa's kin are the same here: the converter cuts the positions off that no token has. One that judges
 //! texts is told by its head, as its header says no class.
 //!
-//! GGUF says nothing of the activations, as each graph of llama.cpp has its own; they are put in here. For BERT that is the
+//! GGUF says nothing of the first two's activations, as each graph of llama.cpp has its own; they are put in here. For BERT that is the
 //! error function's GELU, which its models learned with, and not the approximation that llama.cpp computes.
 
 use crate::gguf::settings::copy;
@@ -31,6 +31,11 @@ pub(super) fn bert() -> Translation {
         .settings(|header, settings| {
             if header.has_tensor("cls.output.weight") {
                 settings.insert("architectures".into(), json!(["BertForSequenceClassification"]));
+            }
+            if header.has_tensor("token_types.weight") {
+                // One that is not written is one row.
+                let rows = header.rows("token_types.weight").unwrap_or(1);
+                settings.insert("type_vocab_size".into(), rows.into());
             }
             encoder(header, settings, "gelu")
         })
@@ -66,9 +71,9 @@ pub(super) fn modern_bert() -> Translation {
         .rename("cls.norm", "head.norm")
         .rename("cls.output", "classifier")
         .settings(|header, settings| {
-            encoder(header, settings, header.str("hidden_act")?.unwrap_or("gelu"))?;
-            let activation = settings["hidden_act"].clone();
-            settings.insert("hidden_activation".into(), activation);
+            let activation = gated(header.str("hidden_activation")?)?;
+            encoder(header, settings, activation)?;
+            settings.insert("hidden_activation".into(), json!(activation));
             let numbers = [
                 ("attention.layer_norm_epsilon", "norm_eps"),
                 ("rope.freq_base", "global_rope_theta"),
@@ -98,6 +103,23 @@ pub(super) fn modern_bert() -> Translation {
             settings.insert("classifier_pooling".into(), json!(pooling));
             Ok(())
         })
+}
+
+/// The activation of a gated MLP by llama.cpp's names, of which some name the gating too (`llm_ffn_op_type_from_string`). It takes those it does not
+/// know for GELU.
+fn gated(name: Option<&str>) -> Result<&'static str> {
+    Ok(match name {
+        None | Some("gelu" | "geglu") => "gelu",
+        Some("silu" | "swish" | "swiglu") => "silu",
+        Some("relu" | "reglu") => "relu",
+        Some(other) => {
+            let known = "gelu, geglu, silu, swish, swiglu, relu, reglu";
+            return Err(Error::unsupported(
+                "hidden_activation",
+                format!("it is `{other}`; known are {known}"),
+            ));
+        }
+    })
 }
 
 fn encoder(header: &Header<'_>, settings: &mut Settings, activation: &str) -> Result<()> {
