@@ -37,7 +37,7 @@ struct Block {
 /// Reads a checkpoint with Hugging Face's names, with or without `model.` before them.
 ///
 /// # Errors
-/// If which layers are local is said in another way than by a number; else as [every `load`](crate#errors).
+/// If which layers are local is said in another way than by a number, or rotary positions are stretched; else as [every `load`](crate#errors).
 pub fn load(c: &Config, file: &Loader<'_>) -> Result<Box<dyn Model>> {
     let l = file.at_or_here("model", "embeddings.tok_embeddings")?;
     let every = c.usize_or("global_attn_every_n_layers", 3)?;
@@ -47,7 +47,7 @@ pub fn load(c: &Config, file: &Loader<'_>) -> Result<Box<dyn Model>> {
         return Err(Error::unsupported("config", "`layer_types` are others than a number says"));
     }
     let (eps, act) = (c.f32_or("norm_eps", 1e-5)?, activation(c, "hidden_activation", Activation::Gelu)?);
-    let spec = crate::bert::scores(c)?;
+    let spec = crate::bert::scores(crate::windows::unstretched(c)?)?;
     let turned = |own: &str, later: &str, usual: f32| {
         let theta = c.opt_f32(own)?.or(c.opt_f32(later)?).unwrap_or(usual);
         ogive_nn::rope_of(&Config(json!({"rope_theta": theta})), file, spec.k_dim)

@@ -18,6 +18,21 @@ pub(crate) fn same(c: &Config) -> Result<impl Fn(usize) -> Option<usize> + use<>
     Ok(move |_: usize| window)
 }
 
+/// `c`, unless rotary positions are stretched in it, or are said by kinds of layers in a form that is not known: for a class that has a base for each
+/// kind and nothing else.
+pub(crate) fn unstretched(c: &Config) -> Result<&Config> {
+    let scaling = c.at("rope_scaling");
+    let kind = scaling.opt_str("rope_type")?.or(scaling.opt_str("type")?).unwrap_or("default");
+    let why = match kind {
+        "default" if c.has("rope_parameters") => {
+            "`rope_parameters` are in a form that is not known".to_owned()
+        }
+        "default" => return Ok(c),
+        kind => format!("`rope_scaling` is `{kind}`; known is default"),
+    };
+    Err(Error::unsupported("config", why))
+}
+
 /// Qwen's rule: by `layer_types`, else from `max_window_layers` on where `use_sliding_window` is on; none where that is off.
 pub(crate) fn qwen(c: &Config) -> Result<impl Fn(usize) -> Option<usize> + use<>> {
     let (said, used) = (c.has("use_sliding_window"), c.bool_or("use_sliding_window", false)?);

@@ -6,7 +6,7 @@ mod common;
 
 use common::*;
 use ogive_engine::{Embed, Engine, Limits, Pooling, classify};
-use ogive_nn::backend::{Backend, Batch, CacheSpec};
+use ogive_nn::backend::{Backend, Batch, CacheSpec, Estimate};
 use ogive_nn::tensor::{Config, Result, Source};
 use ogive_nn::{Loader, Model, Step};
 use std::path::PathBuf;
@@ -180,12 +180,33 @@ fn what_is_not_known_is_refused_by_name() {
         ("layer_types", serde_json::json!(["full_attention", "full_attention"])),
         ("hidden_activation", "mish".into()),
         ("classifier_pooling", "last".into()),
+        ("rope_scaling", serde_json::json!({"rope_type": "linear", "factor": 2.0})),
+        ("rope_parameters", serde_json::json!({"sliding_attention": {"rope_theta": 1e4}})),
     ] {
         let e = refusal("modern-bert-reranker", |c| c.0[key] = value);
         assert!(e.contains(key), "{key}: {e}");
     }
     let e = refusal("bert", |c| c.0["hidden_size"] = 96.into());
     assert!(e.contains("48 outputs, where the configured heads need 96"), "{e}");
+}
+
+#[test]
+fn a_mask_is_bounded_and_an_estimate_makes_none() {
+    let around = |b: &dyn Backend, tokens: usize| {
+        let cache = b.new_cache(&CacheSpec::new(vec![], 16, 4, 0).blocks(vec![])).unwrap();
+        let mut batch = Batch::default();
+        batch.push(&vec![0; tokens], 0, vec![], [0, 1]);
+        let plan = b.plan(batch).unwrap();
+        Step::new(b, &plan, &cache).around(64)
+    };
+    let e = around(&exact(), 16_385).map(|_| ()).unwrap_err().to_string();
+    assert!(e.contains("more than a GiB") && e.contains("truncate"), "{e}");
+    assert!(around(&exact(), 65).unwrap().is_none());
+    for (tokens, want) in [(100, 40_000), (20_000, 1 << 30)] {
+        let b = Estimate::new();
+        let taken = b.activations(|| Ok(around(&b, tokens)?.unwrap())).unwrap();
+        assert_eq!((taken.peak, b.tensor_bytes()), (want, 0), "{tokens}");
+    }
 }
 
 /// Ids and types.
