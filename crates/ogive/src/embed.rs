@@ -114,6 +114,8 @@ pub(crate) struct Says {
     pooling: Result<Option<Pooling>, String>,
     /// The rest of what sentence-transformers left, or why it cannot be read.
     settings: Result<SentenceSettings, String>,
+    /// Whether the model has one type of tokens, whatever its tokenizer makes of two texts.
+    pub(crate) one_type: bool,
 }
 
 impl Says {
@@ -138,14 +140,17 @@ impl Says {
             Some(4) => Err(RANKS.into()),
             Some(other) => Err(format!("the file names the pooling {other}, which is not known; choose one")),
         });
-        Self { pooling, settings }
+        // A setting of another kind is told by who loads the model.
+        let one_type = config.opt_usize("type_vocab_size").is_ok_and(|types| types == Some(1));
+        Self { pooling, settings, one_type }
     }
 }
 
 impl Says {
     /// Tokens of a text at most, where the checkpoint says.
-    pub(crate) fn max_tokens(&self) -> Option<usize> {
-        self.settings.as_ref().ok()?.max_tokens
+    pub(crate) fn max_tokens(&self) -> Result<Option<usize>> {
+        let unread = |why: &String| ModelError::invalid("rerank", why.as_str());
+        Ok(self.settings.as_ref().map_err(unread)?.max_tokens)
     }
 }
 
@@ -158,7 +163,7 @@ impl Model {
         Ok(self.embed_all([text], &Embed::new())?.into_raw_vec_and_offset().0)
     }
 
-    /// The vectors of many texts, which share steps; each is the same to the bit as if it came alone. A text of more tokens
+    /// The vectors of many texts, which share steps; on the CPU each is the same to the bit as if it came alone, and on a GPU last bits may differ. A text of more tokens
     /// than the checkpoint takes of one (sentence-transformers' `max_seq_length`, unless [others](Embed::max_tokens) are allowed), or than
     /// [`context`](Self::context), is an error unless it may be [cut](Embed::truncate). `[texts, dimensions]`
     ///

@@ -6,7 +6,7 @@
 use crate::engine;
 use crate::tensor::Error as ModelError;
 use crate::tokenizer::EncodeOptions;
-use crate::{Model, Result};
+use crate::{Error, Model, Result};
 
 /// How to score texts.
 ///
@@ -61,12 +61,12 @@ impl Model {
         self.layers().judges().is_some()
     }
 
-    /// A score for each of `texts`, in their order: the greater, the better it answers `query`. They share steps, and each is the same to the bit as
-    /// if it came alone.
+    /// A score for each of `texts`, in their order: the greater, the better it answers `query`. They share steps. On the CPU each is the same to the bit as
+    /// if it came alone; on a GPU last bits may differ.
     ///
     /// # Errors
-    /// If the model is no reranker: if it has no head for classes, or several classes; if its tokenizer does not say how two texts are one; if a
-    /// text and `query` have more tokens than the checkpoint takes, or than [`context`](Self::context), and may not be cut; or if computing
+    /// If the model is no reranker: if it has no head for classes, or several classes; if its tokenizer does not say how two texts are one; if what
+    /// the checkpoint says of lengths cannot be read; if a text and `query` have more tokens than the checkpoint takes, or than [`context`](Self::context), and may not be cut; or if computing
     /// fails.
     pub fn rerank<T: AsRef<str>>(
         &self,
@@ -107,11 +107,16 @@ impl Model {
         let tokenizer = self.tokenizer()?;
         let of = |query: &[u32], text: &[u32]| {
             let unknown = "the vocabulary does not say how two texts become one";
-            tokenizer.pair(query, text).ok_or_else(|| ModelError::unsupported("rerank", unknown))
+            let pair =
+                tokenizer.pair(query, text).ok_or_else(|| ModelError::unsupported("rerank", unknown))?;
+            Ok::<_, Error>(match self.embeds().one_type {
+                true => (pair.0, Vec::new()),
+                false => pair,
+            })
         };
         let context = self.context();
-        let own = self.embeds().max_tokens().filter(|own| *own <= context);
-        let most = how.max_tokens.filter(|most| *most <= context).or(own).unwrap_or(context);
+        let most = how.max_tokens.or(self.embeds().max_tokens()?).filter(|own| *own <= context);
+        let most = most.unwrap_or(context);
         let (ids, types) = of(query, &text)?;
         if ids.len() <= most {
             return Ok((ids, types));
@@ -126,7 +131,7 @@ impl Model {
         }
         let [query_len, text_len] = cut([query.len(), text.len()], most - around);
         text.truncate(text_len);
-        Ok(of(&query[..query_len], &text)?)
+        of(&query[..query_len], &text)
     }
 }
 

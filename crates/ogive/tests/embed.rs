@@ -6,7 +6,7 @@ mod common;
 use common::shared;
 use ndarray::{Array2, Axis};
 use ogive::{Embed, Model, Options, Pooling, Prompt};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::path::Path;
 
 /// A model of the repository, of another crate's tests.
@@ -395,4 +395,40 @@ fn like_texts_are_nearer_than_unlike() {
     let cosine = |a: usize, b: usize| v.row(a).dot(&v.row(b));
     assert!(cosine(0, 1) > cosine(0, 2) && cosine(0, 1) > cosine(1, 2));
     assert_eq!(model.embed(texts[2]).unwrap(), v.row(2).to_vec());
+}
+
+#[test]
+fn a_packed_encoder_has_its_folders_vectors() {
+    let pack = ogive_quantize::Quantize::new(ogive_quantize::FileFormat::find("f32").unwrap());
+    let silu: fn(&mut Value) = |c| c["hidden_activation"] = "silu".into();
+    // multilingual-e5-small's shape: a BERT with XLM-RoBERTa's vocabulary.
+    let ids: fn(&mut Value) =
+        |c| (c["bos_token_id"], c["eos_token_id"], c["pad_token_id"]) = (0.into(), 2.into(), 1.into());
+    for (name, vocabulary, change) in [("modern-bert", "modern-bert", silu), ("bert", "xlm-roberta", ids)] {
+        let folder = tempfile::tempdir().unwrap();
+        let place = |file: &str| folder.path().join(file);
+        for (of, file) in [
+            (name, "model.safetensors"),
+            (vocabulary, "tokenizer.json"),
+            (vocabulary, "tokenizer_config.json"),
+        ] {
+            std::fs::copy(golden(of).join(file), place(file)).unwrap();
+        }
+        let config = std::fs::read(golden(name).join("config.json")).unwrap();
+        let mut config: Value = serde_json::from_slice(&config).unwrap();
+        change(&mut config);
+        std::fs::write(place("config.json"), config.to_string()).unwrap();
+        let texts = ["Once upon a time, there was a girl", "a cat"];
+        let vectors = |path: &Path| {
+            let model = Options::new().exact(true).open(path).unwrap();
+            model.embed_all(texts, &Embed::new().pooling(Pooling::Mean)).unwrap()
+        };
+        let own = vectors(folder.path());
+        let input = ogive_quantize::Input::open(folder.path()).unwrap();
+        pack.save(&input, place("model.gguf"), |_| true).unwrap();
+        assert_eq!(vectors(&place("model.gguf")), own, "{name}");
+        if name == vocabulary {
+            assert_ne!(vectors(&golden(name)), own);
+        }
+    }
 }

@@ -74,6 +74,35 @@ fn what_is_too_long_is_told_or_cut() {
 }
 
 #[test]
+fn what_the_files_beside_it_say_counts() {
+    let of = |folder: &Path, how: &Rerank| {
+        let scores = open(folder).rerank("dog", ["cat cat cat cat cat"], how);
+        scores.map(|scores| scores[0]).map_err(|e| e.to_string())
+    };
+    let plain = of(&golden("bert-reranker"), &Rerank::new()).unwrap();
+    // Types that the model is not given, or has one of.
+    let names = json!(["input_ids", "attention_mask"]);
+    let unnamed = changed("tokenizer_config.json", |c| c["model_input_names"] = names);
+    let one = changed("config.json", |c| c["type_vocab_size"] = 1.into());
+    let untyped = of(unnamed.path(), &Rerank::new()).unwrap();
+    assert_ne!(untyped, plain);
+    assert_eq!(of(one.path(), &Rerank::new()).unwrap(), untyped);
+    let named = json!(["input_ids", "token_type_ids"]);
+    let named = changed("tokenizer_config.json", |c| c["model_input_names"] = named);
+    assert_eq!(of(named.path(), &Rerank::new()).unwrap(), plain);
+    // More than the context is the context, not what the checkpoint says.
+    let short = changed("tokenizer_config.json", |c| c["model_max_length"] = 8.into());
+    assert_eq!(of(short.path(), &Rerank::new().max_tokens(1000)).unwrap(), plain);
+    assert!(of(short.path(), &Rerank::new()).unwrap_err().contains("8 are allowed"));
+    std::fs::write(short.path().join("modules.json"), "[").unwrap();
+    let e = of(short.path(), &Rerank::new()).unwrap_err();
+    assert!(e.contains("rerank") && e.contains("modules.json"), "{e}");
+    // Without what ends a text nobody says what ends two.
+    let open_ended = changed("tokenizer_config.json", |c| c["add_eos_token"] = false.into());
+    assert!(of(open_ended.path(), &Rerank::new()).unwrap_err().contains("how two texts become one"));
+}
+
+#[test]
 fn who_is_no_reranker_says_so() {
     let model = open(&golden("bert"));
     assert!(!model.judges());
