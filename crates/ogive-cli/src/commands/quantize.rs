@@ -117,6 +117,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     let tensors = planned(&quantize, &input)?;
     check_rules(&args.tensor_type, &input, &tensors)?;
     warn(&quantize.wants_importance(&tensors), context);
+    input.notes().iter().for_each(|note| context.note(note));
     let (start, patience) = (Instant::now(), context.interrupt.patience());
     let bar = progress(context, "packing", 0, " MB");
     let mut shown = None;
@@ -174,6 +175,7 @@ fn plan(args: &Args, quantize: &Quantize, input: &Input, context: &Context) -> R
     let tensors = planned(quantize, input)?;
     check_rules(&args.tensor_type, input, &tensors)?;
     warn(&quantize.wants_importance(&tensors), context);
+    input.notes().iter().for_each(|note| context.note(note));
     tensors.iter().try_for_each(line)?;
     if !args.allow_requantize && tensors.iter().any(|t| t.from != t.to && !t.from.is_plain()) {
         context.note("some of it is packed already: packing it again takes --allow-requantize");
