@@ -18,8 +18,7 @@ pub(crate) fn same(c: &Config) -> Result<impl Fn(usize) -> Option<usize> + use<>
     Ok(move |_: usize| window)
 }
 
-/// `c`, unless rotary positions are stretched in it, or are said by kinds of layers in a form that is not known: for a class that has a base for each
-/// kind and nothing else.
+/// `c`, unless rotary positions are stretched in it, or said in a form that is not known: for a class that has bases and nothing else.
 pub(crate) fn unstretched(c: &Config) -> Result<&Config> {
     let scaling = c.at("rope_scaling");
     let kind = scaling.opt_str("rope_type")?.or(scaling.opt_str("type")?).unwrap_or("default");
