@@ -89,6 +89,15 @@ impl Constraint {
         walker.go_to(text).is_ok() && walker.may_end().unwrap_or(false)
     }
 
+    /// Whether a sentence of the grammar may begin with these tokens, whatever this stage has seen.
+    ///
+    /// # Errors
+    /// If that takes more than a parser may.
+    pub fn may_begin(&self, tokens: &[u32]) -> Result<bool, GrammarError> {
+        let mut walker = lock(&self.compiled.start).copy();
+        walker.takes(tokens).map_err(GrammarError::Compile)
+    }
+
     /// The tokens that may come after those that it has accepted: bit `i % 32` of word `i / 32` for token `i`.
     ///
     /// All zero where nothing may; [`Stage::failure`] then says why.

@@ -39,7 +39,7 @@ struct Source {
     kind: Kind,
     text: String,
     form: Form,
-    /// What stands before a schema's JSON and, by a regular expression, behind it.
+    /// What stands before a schema's JSON and, by a regular expression between slashes, behind it.
     around: Option<[String; 2]>,
 }
 
@@ -83,7 +83,7 @@ fn between(before: &str, schema: &Value, behind: &str) -> String {
     let before = if before.is_empty() { String::new() } else { Value::from(before).to_string() };
     let (end, behind) = match behind {
         "" => ("", String::new()),
-        _ => ("BEHIND", format!("BEHIND: /{}/\n", behind.replace('/', "\\/"))),
+        _ => ("BEHIND", format!("BEHIND: /{behind}/\n")),
     };
     format!(
         "start: {before} json {end} | {before} SPACE json {end}\nSPACE: /[ \\n]{{1,4}}/\n{behind}json: %json {schema}\n"
@@ -118,9 +118,8 @@ impl Grammar {
     /// As of [`json_schema`](Self::json_schema), and if `behind` is no regular expression.
     pub fn json_schema_between(before: &str, text: &str, behind: &str) -> Result<Self, GrammarError> {
         at_most("what is around a schema's JSON, in bytes", before.len().max(behind.len()), MAX_AROUND)?;
-        regex::parse(behind)?;
         let (kind, form) = (Kind::JsonSchema, Form::Schema(schema::parse(text)?));
-        let around = Some([before, behind].map(str::to_owned));
+        let around = Some([before.to_owned(), regex::between_slashes(behind)?]);
         Ok(Self(Arc::new(Source { kind, text: text.into(), form, around })))
     }
 
@@ -176,9 +175,23 @@ impl Grammar {
         {
             return Ok(());
         }
+        self.of_bytes().map(drop)
+    }
+
+    /// Whether a text is a sentence of it.
+    ///
+    /// # Errors
+    /// As for [`compile`](Self::compile); a grammar that names tokens has none that are here.
+    pub fn takes(&self, text: &str) -> Result<bool, GrammarError> {
+        let tokens: Vec<u32> = text.bytes().map(u32::from).collect();
+        Ok(self.of_bytes()?.is_complete(&tokens))
+    }
+
+    /// For a vocabulary of single bytes.
+    fn of_bytes(&self) -> Result<Constraint, GrammarError> {
         let bytes: Vec<[u8; 1]> = (0..=255).map(|b| [b]).collect();
         let tokens = bytes.iter().map(|b| crate::Token::Text(b)).chain([crate::Token::Special(b"</s>")]);
-        self.compile(&Vocabulary::new(tokens, &[256])?).map(drop)
+        self.compile(&Vocabulary::new(tokens, &[256])?)
     }
 
     /// The grammar as llguidance takes it.

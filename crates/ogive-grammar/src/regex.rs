@@ -16,6 +16,29 @@ pub(crate) const MAX_BYTES: usize = 1 << 20;
 const MAX_NESTING: u32 = 64;
 
 pub(crate) fn parse(text: &str) -> Result<Rules, GrammarError> {
+    let hir = understood(text)?;
+    let mut arena = Arena::default();
+    let body = read(&mut arena, inner(&hir)?)?;
+    fits(&arena)?;
+    if arena.is_never(body) {
+        return Err(GrammarError::Regex { column: 1, what: "nothing matches it".into() });
+    }
+    Ok(Rules::single(arena, body))
+}
+
+/// The same expression as llguidance takes it between slashes: without anchors, and nothing in it that ends it there. Empty if it is.
+pub(crate) fn between_slashes(text: &str) -> Result<String, GrammarError> {
+    parse(text)?;
+    let hir = understood(text)?;
+    let whole = Hir::concat(inner(&hir)?.into_iter().cloned().collect());
+    if matches!(whole.kind(), HirKind::Empty) {
+        return Ok(String::new());
+    }
+    // As it is printed neither is escaped.
+    Ok(whole.to_string().replace('/', "\\/").replace('\n', "\\n"))
+}
+
+fn understood(text: &str) -> Result<Hir, GrammarError> {
     at_most("its length in bytes", text.len(), MAX_BYTES)?;
     let wrong = |start: usize, what: String| {
         let column = text.get(..start).unwrap_or_default().chars().count() + 1;
@@ -25,15 +48,7 @@ pub(crate) fn parse(text: &str) -> Result<Rules, GrammarError> {
     let ast = parser.parse(text).map_err(|e| wrong(e.span().start.offset, e.kind().to_string()))?;
     at_most("the number of ranges of characters in its classes, about,", weigh::weight(&ast), MAX_WEIGHT)?;
     let hir = Translator::new().translate(text, &ast);
-    let hir = hir.map_err(|e| wrong(e.span().start.offset, e.kind().to_string()))?;
-    drop(ast);
-    let mut arena = Arena::default();
-    let body = read(&mut arena, inner(&hir)?)?;
-    fits(&arena)?;
-    if arena.is_never(body) {
-        return Err(GrammarError::Regex { column: 1, what: "nothing matches it".into() });
-    }
-    Ok(Rules::single(arena, body))
+    hir.map_err(|e| wrong(e.span().start.offset, e.kind().to_string()))
 }
 
 /// The expression without its anchors, which the whole text has anyway.

@@ -97,6 +97,17 @@ impl Walker {
         Ok(())
     }
 
+    /// Whether these tokens may come.
+    pub(crate) fn takes(&mut self, tokens: &[u32]) -> Result<bool, String> {
+        let taken = self.matcher.validate_tokens(tokens).map_err(|e| message(&e.to_string()))?;
+        if taken == tokens.len() {
+            return Ok(true);
+        }
+        // Where its limits are all that is in the way the mask says so.
+        self.go_to(tokens.get(..taken).unwrap_or_default())?;
+        self.mask().map(|_| false)
+    }
+
     /// The tokens that may come, and after the last of the vocabulary the end.
     pub(crate) fn mask(&mut self) -> Result<SimpleVob, String> {
         self.matcher.compute_mask_or_eos().map_err(|e| message(&e.to_string()))

@@ -356,6 +356,21 @@ fn json_may_stand_between_texts() {
         }
         assert!(before.is_empty() || !takes(before, "", "{\"a\":1}"));
     }
+    for behind in ["^/?}+$", r"\/?\}+", r"(?:^[/]?[\x7d]+)$", "(?x) /? }+ # /"] {
+        for (text, taken) in
+            [("}}", true), ("/}", true), ("", false), ("\\/}", false), ("^}", false), ("}/", false)]
+        {
+            assert_eq!(takes("", behind, &format!("{{\"a\":1}}{text}")), taken, "{behind} {text}");
+        }
+    }
+    assert!(takes("", "\n|[\\n/]a|\\s", "{\"a\":1}\n") && takes("", "^$", "{\"a\":1}"));
+    let takes = |text: &str| Grammar::json_schema(schema).unwrap().takes(text).unwrap();
+    assert!(takes("{\"a\":1}") && !takes("{}") && !takes("{\"a\":") && !takes(""));
+    let constraint = Grammar::json_schema_between("", schema, "").unwrap().compile(&all).unwrap();
+    let begins = |text: &str| constraint.may_begin(&text.bytes().map(u32::from).collect::<Vec<_>>()).unwrap();
+    assert!(
+        begins("") && begins("{\"a") && begins("{\"a\": 1}") && !begins("{\"b") && !begins("{\"a\": 1}}")
+    );
     let between = |before: &str, behind: &str| Grammar::json_schema_between(before, schema, behind);
     let [a, b, c] = [("", ""), ("a", ""), ("", "a")].map(|(before, behind)| between(before, behind).unwrap());
     assert!(a != b && a != c && a != Grammar::json_schema(schema).unwrap() && a == a.clone());
