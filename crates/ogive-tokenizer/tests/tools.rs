@@ -312,4 +312,22 @@ fn who_an_answer_is_to_is_no_text() {
     for text in ["", "all", "now\n{", "Hi", ">>>"] {
         assert_eq!(read(text), (text.to_owned(), vec![]));
     }
+    // What waits, and what is taken out, was said; special tokens are told apart.
+    let mut stream = syntax.stream(&tools(), 0);
+    let mut pushed = String::new();
+    for piece in ["n", "ow\n{\"", "é\": \">", ">>", "\u{e9}>>>all\n>", "\"<x>", ", \"a\": 1"] {
+        match piece.strip_suffix("<x>") {
+            Some(piece) => {
+                stream.push_special("<x>");
+                stream.push(piece);
+                pushed += piece;
+            }
+            None => {
+                stream.push(piece);
+                pushed += piece;
+            }
+        }
+        let begins = stream.open().map(|open| stream.pushed_since(open.at));
+        assert_eq!(begins, pushed.find('{').map(|at| pushed.len() - at), "{pushed:?}");
+    }
 }

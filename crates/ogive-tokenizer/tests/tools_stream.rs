@@ -204,6 +204,31 @@ fn real_templates_calls_come_as_they_are_read() {
 }
 
 #[test]
+fn what_leaves_arguments_out_is_known_before() {
+    let template = template(QWEN);
+    let syntax = template.call_syntax().unwrap();
+    let now = |name: &str| name == "now";
+    for (before, more, out) in [
+        ("{\"name\": \"now\"", "}", true),
+        ("{\"name\": \"now", "\"}\n", true),
+        ("[{\"function\": {\"name\": \"now\", \"id\": \"}", "\"}}]", true),
+        ("{\"name\": \"now\", \"arguments\"", ": {}}", true),
+        ("{\"name\": \"now\", \"arguments\"", ": {\"a\": 1}}", false),
+        ("{\"name\": \"now\", \"id\": \"}", "}", false),
+        ("{\"name\": \"now\"", ", \"x\": 1}", false),
+        ("{\"name\": \"get_weather\"", "}", false),
+    ] {
+        let mut stream = syntax.stream(&tools(), 0);
+        stream.push(&format!("<tool_call>{before}"));
+        assert!(stream.may_leave_out(), "{before}");
+        assert_eq!(stream.leaves_out(more, now), out, "{before} {more}");
+    }
+    let mut stream = syntax.stream(&tools(), 0);
+    stream.push("<tool_call>{\"name\": \"now\", \"arguments\": {");
+    assert!(!stream.may_leave_out());
+}
+
+#[test]
 fn nothing_waits_for_longer_than_it_has_to() {
     let pieces = |calls: &str, pieces: &[&str]| {
         let template = template(calls);
@@ -275,6 +300,16 @@ fn nothing_waits_for_longer_than_it_has_to() {
             vec![json(0, "12")],
             vec![json(0, "}"), ends(0, "get_weather", json!({ "city": "Bern", "days": 12 }))],
             vec![text("x")],
+            vec![],
+        ]
+    );
+    // Python that is none.
+    assert_eq!(
+        pieces(QWEN, &["<tool_call>[now(", "a long list of them", " and more"]),
+        [
+            vec![begins(0, "now")],
+            vec![CallEvent::TakenBack { index: 0 }, text("<tool_call>[now(a long list of them")],
+            vec![text(" and more")],
             vec![],
         ]
     );

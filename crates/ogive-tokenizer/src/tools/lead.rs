@@ -20,12 +20,13 @@ impl Lead {
         format!("{}{answer}", self.mark).replace(&self.text, "")
     }
 
-    /// The same of more of it: `held` is what may be the beginning of what is taken out.
-    pub(super) fn next(&self, held: &mut String, more: &str) -> String {
+    /// The same of more of it: `held` is what may be the beginning of what is taken out, `taken` where that was.
+    pub(super) fn next(&self, held: &mut String, more: &str, taken: &mut Vec<usize>) -> String {
         held.push_str(more);
         let mut passed = String::new();
         while let Some((before, rest)) = held.split_once(&self.text) {
             passed.push_str(before);
+            taken.push(passed.len());
             *held = rest.to_owned();
         }
         let rest = held.split_off(held.len() - overlap(held, &self.text));

@@ -233,6 +233,12 @@ impl CallSyntax {
         matches!(self.form, Form::Json(_) | Form::Named { .. })
     }
 
+    /// How many brackets of its own a call has around arguments that are [JSON](Self::has_json_arguments), at least.
+    #[must_use]
+    pub fn closes(&self) -> usize {
+        usize::from(matches!(self.form, Form::Json(_)))
+    }
+
     /// Whether an answer that begins so may be a call without a mark. It is one if there is a tool of the name.
     #[must_use]
     pub fn begins(&self, answer: &str) -> bool {

@@ -4,7 +4,9 @@
 //! what a model writes into a file before all of it is written. Text is told once it can be no call's, and is never taken back. In the end
 //! all is as [`CallSyntax::read`] has it.
 
-use super::begun::{Around, Begun, OpenCall, Outcome, Told};
+mod held;
+
+use super::begun::{Around, Begun, Outcome, Told};
 use super::read::MAX_MARKS;
 use super::{CallSyntax, Form, Tool, ToolCall, overlap};
 use serde_json::Value as Json;
@@ -70,6 +72,8 @@ pub struct CallStream {
     /// All that came, and what of it is special tokens.
     text: String,
     special: Vec<(usize, usize)>,
+    /// Where in the text there was more that is taken out.
+    taken: Vec<usize>,
     place: Place,
     /// How far it was told or read, and spaces that wait for what follows them.
     told: usize,
@@ -127,13 +131,14 @@ impl CallSyntax {
     /// The same as [`read`](Self::read) does, while the answer comes.
     #[must_use]
     pub fn stream(&self, tools: &[Tool], made: usize) -> CallStream {
-        let (text, special, spaces, calls) = Default::default();
+        let (text, special, taken, spaces, calls) = Default::default();
         let lead = self.lead.as_ref().map(|lead| lead.mark.clone());
         let fixed = Fixed { syntax: self.clone(), forms: self.forms(), tools: tools.to_vec(), made };
         CallStream {
             fixed: Arc::new(fixed),
             text,
             special,
+            taken,
             place: Place::Text,
             told: 0,
             spaces,
@@ -155,11 +160,13 @@ impl CallStream {
     pub fn push(&mut self, text: &str) -> Vec<CallEvent> {
         match &self.fixed.syntax.lead {
             Some(lead) => {
-                let text = lead.next(&mut self.held, text);
+                let mut taken = Vec::new();
+                let text = lead.next(&mut self.held, text, &mut taken);
                 if self.text.is_empty() && text.len() < lead.mark.len() {
                     // It may be the mark that nobody is to see.
                     self.held.insert_str(0, &text);
                 } else {
+                    self.taken.extend(taken.into_iter().map(|at| self.text.len() + at));
                     self.take(&text);
                 }
             }
@@ -218,14 +225,6 @@ impl CallStream {
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
-    }
-
-    /// The call that has begun, if it is of a tool that there is and its arguments are JSON, up to their end.
-    #[must_use]
-    pub fn open(&self) -> Option<OpenCall<'_>> {
-        let Place::Calls(here) = &self.place else { return None };
-        let open = here.begun.open().filter(|open| self.is_known(open.name))?;
-        Some(OpenCall { at: here.next + open.at, ..open })
     }
 
     fn is_known(&self, name: &str) -> bool {

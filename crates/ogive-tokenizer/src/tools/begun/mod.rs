@@ -7,6 +7,7 @@ mod objects;
 mod parameters;
 mod scan;
 
+use super::literal::{Extent, Stop};
 use super::read::MAX_BETWEEN;
 use super::{CallSyntax, Dialect, Form, Tool, ToolCall, in_name, name};
 use objects::Objects;
@@ -117,6 +118,16 @@ impl Begun {
         if around.last && read == Outcome::More { around.whole(text) } else { read }
     }
 
+    /// Whether it is an object that has no arguments yet.
+    pub(super) fn may_leave_out(&self) -> bool {
+        matches!(self, Self::Objects(objects) if objects.may_leave_out())
+    }
+
+    /// Whether more text may end an object that is a call.
+    pub(super) fn closes(&self, more: &str) -> bool {
+        matches!(self, Self::Objects(objects) if objects.closes(more))
+    }
+
     /// The call that is open, where its arguments are JSON and are to come, or do.
     pub(super) fn open(&self) -> Option<OpenCall<'_>> {
         match self {
@@ -187,8 +198,11 @@ impl Named {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Literal {
     named: bool,
-    looked: usize,
+    /// How far its brackets have come, and whether it is whole.
+    extent: Extent,
     whole: bool,
+    /// At how many bytes it is looked at for what is wrong with it: at twice as many each time, so that is no more work than reading it.
+    due: usize,
 }
 
 impl Literal {
@@ -209,19 +223,23 @@ impl Literal {
             Ok(named) => named,
             Err(outcome) => return outcome,
         };
-        let (first, last) = dialect.brackets();
+        let (first, _) = dialect.brackets();
         if !rest.starts_with(first) {
             return Outcome::No;
         }
         if !std::mem::replace(&mut self.named, true) {
             out.push(Told::Begins(name.to_owned()));
         }
-        let new = std::mem::replace(&mut self.looked, text.len());
-        if !self.whole && !text[new..].contains(last) {
+        self.whole = self.whole || self.extent.is_closed(dialect, rest);
+        if !self.whole && rest.len() < self.due {
             return Outcome::More;
         }
-        let Some((_, rest)) = dialect.call(behind) else { return Outcome::More };
-        self.whole = true;
+        self.due = 2 * rest.len();
+        let rest = match dialect.try_call(behind) {
+            Ok((_, rest)) => rest,
+            Err(Stop::End) => return Outcome::More,
+            Err(Stop::Wrong) => return Outcome::No,
+        };
         // The last bracket of a list belongs to it.
         let waits = rest.trim_start().is_empty() && open.trim_end().ends_with('[');
         if waits && !around.last { Outcome::More } else { around.whole(text) }

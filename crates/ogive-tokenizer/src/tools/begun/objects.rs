@@ -143,6 +143,16 @@ impl Objects {
         }
     }
 
+    pub(super) fn may_leave_out(&self) -> bool {
+        self.object.as_ref().is_some_and(|object| object.arguments.is_none())
+    }
+
+    pub(super) fn closes(&self, more: &str) -> bool {
+        let (Some(object), Some(mut scanner)) = (&self.object, self.scanner.clone()) else { return false };
+        let mut seen = more.bytes().map_while(|byte| Some((scanner.push(byte)?, scanner.depth())));
+        seen.any(|(seen, depth)| seen == Seen::Close && depth < object.outer)
+    }
+
     pub(super) fn open(&self) -> Option<OpenCall<'_>> {
         let object = self.object.as_ref()?;
         let due = || (self.due && self.scanner.as_ref()?.is_before_value()).then_some(self.at);
