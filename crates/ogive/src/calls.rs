@@ -92,15 +92,27 @@ impl Listener {
         }
     }
 
-    /// Whose arguments are written or have to come, if it is JSON; at how many of the last bytes they begin; and how many brackets close behind
-    /// them.
+    /// Whose arguments are written or have to come, if it is JSON; at how many of the last bytes they begin, special tokens not counted; and how
+    /// many brackets close behind them.
     #[cfg(feature = "grammar")]
     pub(crate) fn open(&self) -> Option<(&str, usize, usize)> {
         if let Some((name, arguments)) = &self.open {
             return Some((name, arguments.len(), 0));
         }
         let open = self.stream.open().filter(|_| self.told.is_none())?;
-        Some((open.name, self.stream.text().len() - open.at, open.closes))
+        Some((open.name, self.stream.pushed_since(open.at), open.closes))
+    }
+
+    /// Whether a call has begun that could end without arguments.
+    #[cfg(feature = "grammar")]
+    pub(crate) fn may_leave_out(&self) -> bool {
+        self.told.is_none() && self.stream.may_leave_out()
+    }
+
+    /// Whether this text would end it so; see [`CallStream::leaves_out`].
+    #[cfg(feature = "grammar")]
+    pub(crate) fn leaves_out(&self, text: &str, needs: impl Fn(&str) -> bool) -> bool {
+        self.stream.leaves_out(text, needs)
     }
 
     /// When no more will come: what was held back and is text, and the calls.

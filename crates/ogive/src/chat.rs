@@ -253,12 +253,26 @@ impl Chat {
     /// What holds calls to their schemas, if that was asked for.
     #[cfg(feature = "grammar")]
     fn strict(&self, how: &Generate, cut: Option<&Cut>) -> Result<Option<crate::strict::Strict>> {
+        use crate::strict::{Strict, wrong};
         let tools = &self.options.tools;
-        let Some(cut) = cut.filter(|_| how.strict && !tools.is_empty()) else { return Ok(None) };
-        if !self.template.call_syntax()?.has_json_arguments() {
+        if !how.strict || tools.is_empty() {
+            return Ok(None);
+        }
+        let syntax = self.template.call_syntax()?;
+        if !syntax.has_json_arguments() {
             return Err(crate::forced::no_json("holding calls to their schemas"));
         }
-        crate::strict::Strict::new(self.session.model(), tools, cut).map(Some)
+        if how.grammar.is_some() {
+            return Err(wrong(
+                "an answer that a grammar holds calls nothing: leave out `strict`, or the grammar",
+            ));
+        }
+        let Some(cut) = cut else {
+            return Err(wrong(
+                "calls are text where special tokens show: leave out `strict`, or `show_special`",
+            ));
+        };
+        Strict::new(self.session.model(), tools, cut, syntax.closes(), how.ignore_end).map(Some)
     }
 
     /// What the model reads of the conversation, and its text.

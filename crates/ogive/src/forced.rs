@@ -13,7 +13,7 @@ const MARK: &str = "xyzzy_plugh";
 
 impl Chat {
     /// Has the model call one of its [tools](Self::tools), whatever it would say to what the messages say: `tool`, or the one it would rather.
-    /// The arguments are as the tool's schema has them. The call is part of the conversation then, and [waits](Self::waits_for) for its result.
+    /// The arguments are an object as the tool's schema has them. The call is part of the conversation then, and [waits](Self::waits_for) for its result.
     /// The model does not think before.
     ///
     /// ```no_run
@@ -36,6 +36,8 @@ impl Chat {
         if how.grammar.is_some() {
             return Err(wrong("the answer is held to another grammar already"));
         }
+        // All of it is held anyhow.
+        let how = &Generate { strict: false, ..how.clone() };
         let tools = self.options().tools.clone();
         let tool = match (tool, &*tools) {
             (Some(name), _) => tools.iter().find(|tool| tool.name == name),
@@ -51,7 +53,7 @@ impl Chat {
         };
         let tool = tool.ok_or_else(|| wrong("there is no such tool"))?;
         let (_, arguments) = self.around(tool)?;
-        let how = how.clone().json_schema(&tool.parameters.to_string())?;
+        let how = how.clone().json_schema(&self::arguments(tool)?)?;
         let said = self.said(arguments, &how)?;
         let arguments: Map<String, Value> = from_str(&said).map_err(|e| Error::Json(e.to_string()))?;
         let made: usize = self.messages().iter().map(|message| message.calls.len()).sum();
@@ -99,6 +101,25 @@ impl Chat {
 }
 
 const DOING: &str = "having a tool called";
+
+/// The schema of a tool's arguments, which are an object where it does not say so.
+pub(crate) fn arguments(tool: &Tool) -> Result<String> {
+    let mut schema = tool.parameters.clone();
+    let is_object = |kind: &Value| kind == "object";
+    let may_be = match schema.get("type") {
+        None => true,
+        Some(Value::Array(kinds)) => kinds.iter().any(is_object),
+        Some(kind) => is_object(kind),
+    };
+    if !may_be {
+        return Err(wrong(&format!(
+            "arguments are an object, and by {}'s schema they cannot be: its `type` should be \"object\"",
+            tool.name
+        )));
+    }
+    schema["type"] = "object".into();
+    Ok(schema.to_string())
+}
 
 fn wrong(why: &str) -> Error {
     tensor::Error::invalid(DOING, why).into()

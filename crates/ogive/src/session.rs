@@ -71,13 +71,18 @@ impl Session {
     ///
     /// # Errors
     /// If the prompt cannot be encoded ([`Model::encode`]), fills the context or has a token that the model does not know, if no token is
-    /// to be drawn, or if the grammar does not fit the vocabulary. The session is as it was then.
+    /// to be drawn, if the grammar does not fit the vocabulary, or if `how` is `strict`, which is for conversations. The session is as it was then.
     pub fn generate_with(
         &mut self,
         prompt: impl Into<Prompt>,
         how: &Generate,
         chain: Chain,
     ) -> Result<Generation<'_>> {
+        #[cfg(feature = "grammar")]
+        if how.strict {
+            let why = "a session's text has no tools to call: have it in a `Chat` with tools, or leave out `strict`";
+            return Err(crate::strict::wrong(why));
+        }
         self.generate_over(prompt, how, chain, |chain| chain)
     }
 

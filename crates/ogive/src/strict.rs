@@ -7,20 +7,25 @@
 use crate::calls::Listener;
 use crate::constrained::held_name;
 use crate::engine::Digest;
+use crate::forced::arguments;
 use crate::sampler::{Candidates, Mask, Needs, SampleError, Stage};
 use crate::thinking::{Cut, Parts};
 use crate::tokenizer::tools::Tool;
 use crate::{Generate, Model, Result, tensor};
 use ogive_grammar::{Constraint, Grammar};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 impl Generate {
     /// Holds the arguments of calls that a model makes to the schemas of their [tools](crate::Chat::tools), as OpenAI's `strict` does: they are
     /// JSON that the schema allows, unless the answer ends within them. Whether it calls, and what, the model decides. It is for answers of a
     /// [`Chat`](crate::Chat) whose template writes arguments as JSON, in one piece; with another template, or a schema that cannot be
-    /// [enforced](Self::json_schema), it is an error. Not held is a call of what is no tool, one whose arguments
-    /// come before its name, and one of which the token that begins the arguments has more of them already than the schema allows.
+    /// [enforced](Self::json_schema), it is an error, and so it is with a grammar, where special tokens [show](Self::show_special), and in
+    /// [`Session::generate`](crate::Session::generate). A conversation without tools has nothing to hold.
+    ///
+    /// A call that leaves its arguments out has `{}`, and does not end so if the schema wants more.
+    /// Not held is a call of what is no tool, one whose arguments come before its name, one in Python, which is read beside the template's JSON,
+    /// and one of which the token that begins the arguments has more of them already than the schema allows.
     ///
     /// Where a session [goes on](crate::Session::resume) within such an answer it is not held, and draws [anew](crate::Session::resume_anew) alone.
     ///
@@ -44,6 +49,8 @@ pub(crate) struct Strict {
     rest: Vec<u8>,
     cut: Cut,
     held: Option<Held>,
+    /// All tokens but those that would end a call without arguments, of a tool that needs some: a bit each.
+    but: Option<Vec<u32>>,
     failure: Option<String>,
 }
 
@@ -53,9 +60,14 @@ struct Fixed {
     model: Model,
     tools: Vec<Tool>,
     cut: Cut,
+    on_and_on: bool,
     text: String,
     /// By the tool, what stands before its arguments in their first token, and how many brackets close behind them.
     compiled: Mutex<HashMap<(usize, String, usize), Constraint>>,
+    /// Texts that have a bracket which may end a call.
+    closing: OnceLock<Vec<(u32, String)>>,
+    /// Whether each tool needs arguments.
+    needs: Vec<OnceLock<bool>>,
 }
 
 /// Arguments that are held.
@@ -68,15 +80,24 @@ struct Held {
 }
 
 impl Strict {
-    /// For an answer that `cut` tells apart.
-    pub(crate) fn new(model: &Model, tools: &[Tool], cut: &Cut) -> Result<Self> {
+    /// For an answer that `cut` tells apart, by a syntax with so many brackets behind arguments. `on_and_on`: it does not end where it could
+    /// go on.
+    pub(crate) fn new(
+        model: &Model,
+        tools: &[Tool],
+        cut: &Cut,
+        closes: usize,
+        on_and_on: bool,
+    ) -> Result<Self> {
         let which: Vec<String> = tools.iter().map(|tool| tool.to_json().to_string()).collect();
-        let text = held_name("strict", Digest::of(which.concat().as_bytes()));
+        let text = held_name("strict", Digest::of(format!("{on_and_on} {}", which.concat()).as_bytes()));
         let (model, tools, compiled) = (model.clone(), tools.to_vec(), Mutex::default());
-        let fixed = Fixed { model, tools, cut: cut.clone(), text, compiled };
+        let needs = tools.iter().map(|_| OnceLock::new()).collect();
+        let closing = OnceLock::new();
+        let fixed = Fixed { model, tools, cut: cut.clone(), on_and_on, text, compiled, closing, needs };
         for tool in 0..fixed.tools.len() {
-            // What cannot be held is told before anything is drawn.
-            fixed.constraint(tool, "", 0).map_err(|e| tensor_error(&fixed.tools[tool].name, &e))?;
+            // What cannot be held is told before anything is drawn; the first call most likely needs no other.
+            fixed.constraint(tool, "", closes).map_err(|e| tensor_error(&fixed.tools[tool].name, &e))?;
         }
         let cut = cut.clone();
         let (tokens, text, ends, rest) = Default::default();
@@ -89,6 +110,7 @@ impl Strict {
             rest,
             cut,
             held: None,
+            but: None,
             failure: None,
         })
     }
@@ -107,13 +129,14 @@ impl Strict {
         }
         if !new.is_empty() {
             self.hold(history, begins);
+            self.but = self.fixed.but(&self.cut).filter(|_| self.constraint().is_none());
         }
     }
 
     fn forget(&mut self) {
         self.cut = self.fixed.cut.clone();
         (self.tokens, self.text, self.ends, self.rest) = Default::default();
-        (self.held, self.failure) = (None, None);
+        (self.held, self.but, self.failure) = (None, None, None);
     }
 
     fn hear(&mut self, id: u32) {
@@ -144,25 +167,25 @@ impl Strict {
     fn hold(&mut self, history: &[u32], begins: usize) {
         let open = self.cut.open();
         let tool = open.and_then(|(name, back, closes)| {
-            let tool = self.fixed.tools.iter().position(|tool| tool.name == name)?;
-            Some((tool, self.text.len().checked_sub(back)?, closes))
+            Some((self.fixed.tools.iter().position(|tool| tool.name == name)?, back, closes))
         });
-        let Some((tool, at, closes)) = tool else {
+        let Some((tool, back, closes)) = tool else {
             self.held = None;
             return;
         };
+        let at = self.text.len().saturating_sub(back);
         let start = self.ends.partition_point(|end| *end <= at);
         if self.held.as_ref().is_some_and(|held| held.start == start) {
             return;
         }
-        let first = start.checked_sub(1).map_or(0, |before| self.ends[before]);
-        let constraint = self.fixed.constraint(tool, &self.text[first.min(at)..at], closes);
-        let constraint = constraint.and_then(|mut constraint| {
-            constraint.restore(&((begins + start) as u64).to_le_bytes())?;
-            constraint.mask(history);
-            Ok(constraint.failure().is_none().then_some(constraint))
-        });
-        match constraint {
+        self.held = None;
+        let first = start.checked_sub(1).and_then(|before| self.ends.get(before)).map_or(0, |end| *end);
+        let before = self.text.get(first.min(at)..at).filter(|_| back <= self.text.len());
+        let held = match before {
+            Some(before) => self.fixed.held(tool, before, closes, history, begins + start),
+            None => Err(wrong("its arguments begin where there is no text; this is a mistake in Ogive")),
+        };
+        match held {
             Ok(constraint) => self.held = Some(Held { start, constraint }),
             Err(e) => self.failure = Some(format!("holding a call to its schema: {e}")),
         }
@@ -173,23 +196,93 @@ impl Strict {
     }
 }
 
+const HOLDING: &str = "holding calls to their schemas";
+
+/// What cannot be asked for with it.
+pub(crate) fn wrong(why: &str) -> crate::Error {
+    tensor::Error::invalid(HOLDING, why).into()
+}
+
 fn tensor_error(tool: &str, e: &crate::Error) -> crate::Error {
-    tensor::Error::invalid("holding calls to their schemas", e.to_string()).within(tool).into()
+    tensor::Error::invalid(HOLDING, e.to_string()).within(tool).into()
 }
 
 /// What models write behind arguments: an id, which they have made, or what kind of thing it is.
 const BESIDE: &str = r#"(\s{0,4},\s{0,4}"(id|tool_call_id|type|index)"\s{0,4}:\s{0,4}("[A-Za-z0-9_.:-]{0,64}"|0|[1-9][0-9]{0,3})){0,2}"#;
 
 impl Fixed {
+    /// What holds arguments from their first token on, which is there in the history; `None` if that was none of the schema's.
+    fn held(
+        &self,
+        tool: usize,
+        before: &str,
+        closes: usize,
+        history: &[u32],
+        from: usize,
+    ) -> Result<Option<Constraint>> {
+        let mut constraint = self.constraint(tool, before, closes)?;
+        constraint.restore(&(from as u64).to_le_bytes())?;
+        constraint.mask(history);
+        // Of what fails otherwise, as by a parser's limits, it tells itself.
+        let drawn = history.get(from..).unwrap_or_default();
+        let holds = constraint.failure().is_none() || constraint.may_begin(drawn)?;
+        Ok(holds.then_some(constraint))
+    }
+
+    /// What may come where a call could end without arguments that it needs.
+    fn but(&self, cut: &Cut) -> Option<Vec<u32>> {
+        let listener = cut.listener().filter(|listener| listener.may_leave_out())?;
+        let needs = |name: &str| {
+            let tool = self.tools.iter().position(|tool| tool.name == name);
+            tool.is_some_and(|tool| self.needs(tool))
+        };
+        let mut but = Vec::new();
+        for (id, text) in self.closing() {
+            if listener.leaves_out(text, needs) {
+                but.resize(self.model.tokenizer().map_or(0, |t| t.vocab_size()).div_ceil(32), u32::MAX);
+                if let Some(word) = but.get_mut(*id as usize / 32) {
+                    *word &= !(1 << (id % 32));
+                }
+            }
+        }
+        (!but.is_empty()).then_some(but)
+    }
+
+    fn closing(&self) -> &[(u32, String)] {
+        self.closing.get_or_init(|| {
+            let Ok(tokenizer) = self.model.tokenizer() else { return Vec::new() };
+            let ids = 0..u32::try_from(tokenizer.vocab_size()).unwrap_or(u32::MAX);
+            let plain = ids.filter(|id| tokenizer.token_kind(*id).is_some_and(|kind| !kind.is_special()));
+            let closing = plain.filter_map(|id| {
+                let bytes = tokenizer.token_bytes(id).ok().filter(|bytes| bytes.contains(&b'}'))?;
+                Some((id, String::from_utf8_lossy(bytes).into_owned()))
+            });
+            closing.collect()
+        })
+    }
+
+    /// Whether a call of this tool has to have arguments.
+    fn needs(&self, tool: usize) -> bool {
+        let needs = || -> Result<bool> {
+            let schema = arguments(&self.tools[tool])?;
+            Ok(!Grammar::json_schema(&schema)?.takes("{}")?)
+        };
+        // One that cannot be held was refused before.
+        *self.needs[tool].get_or_init(|| needs().unwrap_or(false))
+    }
+
     fn constraint(&self, tool: usize, before: &str, closes: usize) -> Result<Constraint> {
         let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (tool, before.to_owned(), closes);
         if let Some(known) = compiled.get(&key) {
             return Ok(known.clone());
         }
-        let schema = self.tools[tool].parameters.to_string();
+        let schema = arguments(&self.tools[tool])?;
         let behind = if closes > 0 { format!("{BESIDE}(\\s{{0,4}}\\}}){{{closes}}}") } else { String::new() };
-        let new = self.model.constraint(&Grammar::json_schema_between(before, &schema, &behind)?)?;
+        let mut new = self.model.constraint(&Grammar::json_schema_between(before, &schema, &behind)?)?;
+        if self.on_and_on {
+            new = new.on_and_on();
+        }
         compiled.insert(key, new.clone());
         Ok(new)
     }
@@ -215,11 +308,17 @@ impl Stage for Strict {
             candidates.map(|_| f32::NEG_INFINITY);
         } else if let Some(constraint) = self.constraint() {
             constraint.apply(candidates, history);
+        } else if let Some(but) = &self.but {
+            let but = Mask::new(but);
+            candidates.map(|c| if but.allows(c.id) { c.logit } else { f32::NEG_INFINITY });
         }
     }
     fn mask(&mut self, history: &[u32]) -> Option<Mask<'_>> {
         self.follow(history);
-        self.constraint()?.mask(history)
+        match self.held.as_mut().and_then(|held| held.constraint.as_mut()) {
+            Some(constraint) => constraint.mask(history),
+            None => self.but.as_deref().map(Mask::new),
+        }
     }
     fn failure(&self) -> Option<String> {
         let constraint = self.held.as_ref().and_then(|held| held.constraint.as_ref());

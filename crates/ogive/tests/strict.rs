@@ -9,14 +9,15 @@ mod words;
 
 use calls::{BARE, CHANNELS, MARKS, TAGS};
 use ogive::tokenizer::template::{ChatOptions, ChatTemplate, Message};
-use ogive::{CallEvent, Chat, Generate, Tool, ToolCall};
+use ogive::{CallEvent, Chat, Generate, Model, Tool, ToolCall};
 use serde_json::{Value, json};
 
 #[test]
 fn a_call_that_the_model_begins_is_held_to_the_schema() {
     let folder = tempfile::tempdir().unwrap();
     let zones = ["est", "utc"];
-    let schema = json!({ "type": "object", "properties": { "zone": { "$ref": "#/$defs/zone" } }, "required": ["zone"],
+    // That arguments are an object goes without saying.
+    let schema = json!({ "properties": { "zone": { "$ref": "#/$defs/zone" } }, "required": ["zone"],
         "additionalProperties": false, "$defs": { "zone": { "enum": zones } } });
     let zone = Tool::new("now", "", schema);
     let whole = r#"{"name": "now", "arguments": {"zone": "utc"}}"#;
@@ -68,10 +69,60 @@ fn a_call_that_the_model_begins_is_held_to_the_schema() {
             let zone = call.arguments.get("zone").and_then(Value::as_str);
             call.arguments.len() == 1 && zone.is_some_and(|zone| zones.contains(&zone))
         };
-        let ended = says(&how.clone().strict());
-        assert!(ended.len() > before && ended.iter().all(is_held), "{words:?}: {ended:?}");
+        for how in
+            [how.clone().strict(), how.clone().strict().ignore_end()].iter().take(if n == 1 { 2 } else { 1 })
+        {
+            let ended = says(how);
+            assert!(ended.len() > before && ended.iter().all(is_held), "{words:?}: {ended:?}");
+        }
         // By itself the model does not write so.
         assert!(!says(&how)[before..].iter().any(is_held), "{words:?}");
+    }
+}
+
+/// functionary's, where `>` may begin what says that text follows, and waits.
+const LEAD: &str = "{{ tools|tojson if tools }}{% for m in messages %}<|{{ m.role }}|>\n{% if m.role != 'assistant' %}{{ m.content }}{% else %}\
+    {% if m.content %}{{ '>>>all\n' ~ m.content }}{% endif %}\
+    {% for c in m.tool_calls or [] %}{{ '>>>' ~ c.function.name ~ '\n' + c.function.arguments }}{% endfor %}{% endif %}<|im_end|>{% endfor %}\
+    {% if add_generation_prompt %}{{ '<|assistant|>\n>>>' }}{% endif %}";
+
+/// The arguments of what is called after these words.
+fn says(model: &Model, template: &str, schema: &Value, words: &[&str]) -> ogive::Result<Vec<Value>> {
+    let tools = [Tool::new("now", "", schema.clone())];
+    let template = || ChatTemplate::new(template).unwrap();
+    let mut options = ChatOptions::default();
+    options.tools = tools.to_vec();
+    let prompt = template().render_chat(&[Message::new("user", "q")], &options).unwrap();
+    let mut chat = Chat::new(model.session().unwrap(), template()).unwrap().tools(tools).unwrap();
+    let chain = words::begun(model, &prompt, words, 7);
+    let mut reply = chat.send_with("q", &Generate::new().max_tokens(80).strict(), chain)?;
+    reply.text()?;
+    Ok(reply.calls().iter().map(|call| call.arguments.clone().into()).collect())
+}
+
+#[test]
+fn what_waits_and_what_is_left_out_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let special = ["<|im_end|>", "<|user|>", "<|assistant|>"];
+    let model = words::model(folder.path(), &special, &["<tool_call>", "é", "\":{\"b", "\"}"]);
+    let schema = |zone: &str| {
+        json!({ "type": ["object", "null"], "properties": { "zone": { "const": zone } }, "required": ["zone"],
+            "additionalProperties": false })
+    };
+    let zone = "é>>>é>";
+    for said in ["{", "{\"zone\":\"é", "{\"zone\":\"é>", "{\"zone\":\"é>>>"] {
+        let calls = says(&model, LEAD, &schema(zone), &["now", "\n", said]).unwrap();
+        assert_eq!(calls.first(), Some(&json!({ "zone": zone })), "{said}");
+    }
+    // Drawn before it could be held: it goes on as it likes.
+    let begun = ["<tool_call>", "{\"name\": \"now\", \"arguments", "\":{\"b"];
+    assert_eq!(says(&model, TAGS, &schema(zone), &begun).unwrap(), Vec::<Value>::new());
+    // A call does not end without arguments if it needs some.
+    for end in [["{\"name\": \"now\"", "}"], ["{\"name\": \"now", "\"}"]] {
+        let words = ["<tool_call>", end[0], end[1], "<|im_end|>"];
+        let free = json!({ "properties": { "zone": { "type": "string" } } });
+        assert_eq!(says(&model, TAGS, &free, &words).unwrap(), [json!({})]);
+        assert!(says(&model, TAGS, &schema("x"), &words).is_err(), "{end:?}");
     }
 }
 
@@ -85,6 +136,7 @@ fn what_cannot_be_held_is_told_before() {
     for (template, tool, why) in [
         (tags, Tool::new("now", "", json!({ "type": "object" })), "not written as JSON"),
         (TAGS, odd, "odd: holding calls to their schemas"),
+        (TAGS, Tool::new("word", "", json!({ "type": "string" })), "its `type` should be \"object\""),
     ] {
         let chat = Chat::new(model.session().unwrap(), ChatTemplate::new(template).unwrap()).unwrap();
         let mut chat = chat.tools([tool]).unwrap();
@@ -93,4 +145,18 @@ fn what_cannot_be_held_is_told_before() {
         assert!(chat.messages().is_empty());
         assert!(chat.send("q", &Generate::new().max_tokens(3)).is_ok());
     }
+    let strict = Generate::new().max_tokens(3).strict();
+    let chat = || Chat::new(model.session().unwrap(), ChatTemplate::new(TAGS).unwrap()).unwrap();
+    let mut with = chat().tools([Tool::new("now", "", json!({}))]).unwrap();
+    for (how, why) in [
+        (strict.clone().show_special(), "leave out `strict`, or `show_special`"),
+        (strict.clone().regex("a").unwrap(), "leave out `strict`, or the grammar"),
+    ] {
+        let e = with.send("q", &how).unwrap_err().to_string();
+        assert!(e.contains(why), "{e}");
+    }
+    assert!(with.send("q", &strict).is_ok() && chat().send("q", &strict).is_ok());
+    let mut session = model.session().unwrap();
+    let e = session.generate("q", &strict).unwrap_err().to_string();
+    assert!(e.contains("have it in a `Chat` with tools"), "{e}");
 }
