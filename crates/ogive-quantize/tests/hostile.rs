@@ -59,7 +59,7 @@ fn settings_that_are_missing_or_have_no_place() {
                 c["rope_scaling"] = json!({"rope_type": "longrope", "long_factor": list, "short_factor": list,
                     "original_max_position_embeddings": 64});
             },
-            "LongRoPE) for llama; only Phi-3's has",
+            "LongRoPE) for llama; only Phi-3's and Phi-3.5-MoE's have",
         ),
         (
             "llama",
