@@ -146,7 +146,9 @@ def save(model, golden, name, seed, out):
     save_file(tensors, out / "model.safetensors", metadata={"format": "pt"})
     # All settings and not only those that differ from a class's defaults, as those change between versions.
     settings = {k: v for k, v in model.config.to_dict().items() if not k.startswith("_") and k != "transformers_version"}
-    settings |= dict(architectures=[type(model).__name__], dtype="bfloat16")
+    # The example's is a class that Ogive does not know.
+    own = "Own" if name == "gpt-neox" else ""
+    settings |= dict(architectures=[own + type(model).__name__], dtype="bfloat16")
     write(out / "config.json", settings)
     versions = dict(torch=torch.__version__.split("+")[0], transformers=transformers.__version__)
     write(out / "golden.json", dict(golden, made_by="cargo xtask golden", versions=versions, seed=seed))

@@ -15,7 +15,8 @@ pub use gpt_neox::load;
 
 use ogive::nn::Registry;
 
-/// Ogive's own architectures, and GPT-NeoX under the name that its `config.json` has in `architectures`.
+/// Ogive's own architectures, and this one under the name that its `config.json` has in `architectures`. The tiny model's is one that Ogive does
+/// not know, as yours will be; Pythia's it knows by now, and this one takes its place.
 pub fn registry() -> Registry {
-    ogive::models::registry().with("GPTNeoXForCausalLM", load)
+    ogive::models::registry().with("OwnGPTNeoXForCausalLM", load).with("GPTNeoXForCausalLM", load)
 }
