@@ -122,8 +122,9 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
         let logits = lab.random.normal(18);
         let gated = super::moe::ACTIVATIONS.map(|(_, activation)| (true, activation));
         let all = gated.into_iter().chain([(false, Activation::ReluSquared), (false, Activation::Silu)]);
+        let mixer = Scoring::SparseMixer { within: 0.6 };
         for ((gated, activation), scoring) in
-            all.zip([Scoring::Softmax, Scoring::Sigmoid].into_iter().cycle())
+            all.zip([Scoring::Softmax, Scoring::Sigmoid, mixer].into_iter().cycle())
         {
             let spec = RouterSpec::new(2, scoring);
             let stack = |b: &dyn Backend| -> Result<Experts> {
