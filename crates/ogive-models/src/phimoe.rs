@@ -2,7 +2,8 @@
 //! after the other, each with a share of its own.
 //!
 //! Abdin et al. 2024, <https://arxiv.org/abs/2404.14219>; transformers' `modeling_phimoe`. Shares are those of its sparse mixer (Liu et al. 2024,
-//! <https://arxiv.org/abs/2409.12136>), nearly all of them 1; llama.cpp has a softmax over the two experts in its place, by which its files compute otherwise.
+//! <https://arxiv.org/abs/2409.12136>), nearly all of them 1; llama.cpp has a softmax over the two experts in its place, norms by RMS with a bias and no window, by which its files
+//! compute otherwise.
 //! Which projections have biases the weights say.
 
 use crate::class::LLAMA;

@@ -258,7 +258,7 @@ fn settings_that_a_file_cannot_say_are_refused_by_name() {
         ("hunyuan-dense", "rope_scaling", |c| c["rope_scaling"]["alpha"] = json!(0.0)),
         ("hunyuan-moe", "moe_topk", |c| c["moe_topk"] = json!([3, 2])),
         ("hunyuan-moe", "num_experts", |c| c["num_experts"] = json!([7, 6])),
-        ("gptneox", "hidden_act", |c| c["hidden_act"] = json!("gelu_new")),
+        ("gptneox", "hidden_act", |c| c["hidden_act"] = json!("relu")),
         ("jamba", "hidden_act", |c| c["hidden_act"] = json!("gelu")),
         ("jamba", "sliding_window", |c| c["sliding_window"] = json!(5)),
         ("jamba", "ssm_in.weight", |c| c["mamba_expand"] = json!(3)),
@@ -268,6 +268,12 @@ fn settings_that_a_file_cannot_say_are_refused_by_name() {
         ("bamba", "mamba_conv_bias", |c| c["mamba_conv_bias"] = json!(false)),
         ("phimoe", "router_jitter_noise", |c| c["router_jitter_noise"] = json!(0.1)),
         ("phimoe", "attention_bias", |c| c["attention_bias"] = json!(false)),
+        ("phimoe", "magnitude", |c| {
+            (c["max_position_embeddings"], c["original_max_position_embeddings"]) =
+                (json!(131_072), json!(4096));
+            c["rope_scaling"]["original_max_position_embeddings"] = json!(4096);
+            c["rope_scaling"]["attention_factor"] = json!(1.190_238);
+        }),
         ("phimoe", "lm_head_bias", |c| c["lm_head_bias"] = json!(false)),
         ("phimoe", "hidden_act", |c| c["hidden_act"] = json!("gelu")),
         ("dots1", "num_key_value_heads", |c| c["num_key_value_heads"] = json!(2)),

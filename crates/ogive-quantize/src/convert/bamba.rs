@@ -1,7 +1,7 @@
 //! Bamba as GGUF has it: Granite 4 without factors, whose layers that attend turn a part of their heads.
 //!
 //! Of rows of queries and keys that part alone is interleaved, as readers turn it. llama.cpp's converter interleaves whole heads, whatever part of
-//! them turns, so that other elements turn together than in transformers.
+//! them turns, so that other elements turn together there than in transformers. By a key of our own the two are told apart when a file is read.
 
 use super::settings::{MOST_LAYERS, turning, whole};
 use super::{Keys, Model, granite, refuse};
@@ -58,6 +58,7 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>, head_dim: usize) -> Re
         return refuse("mamba_expand", why);
     }
     turning(keys, config, head_dim)?;
+    keys.metadata.set("ogive.rope.interleaved_in_part", true);
     keys.set("rope.scaling.finetuned", true);
     keys.set("attention.key_length", whole("head_dim", head_dim)?);
     keys.set("attention.value_length", whole("head_dim", head_dim)?);

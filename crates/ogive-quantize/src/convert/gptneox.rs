@@ -1,4 +1,6 @@
 //! GPT-NeoX as GGUF has it: with biases on all matrices, and whether the MLP stands beside attention.
+//!
+//! Which GELU is meant has no key that others read, so it gets one of our own where it is not the exact one.
 
 use super::{Keys, Model, refuse};
 use crate::Result;
@@ -21,8 +23,16 @@ pub(super) fn settled(class: &str, mut config: Config) -> Config {
 /// Sets what this architecture has besides.
 pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<()> {
     const BIAS: &str = "attention_bias";
+    const ACTIVATION: &str = "hidden_act";
     if !model.config.bool_or(BIAS, true)? {
         return refuse(BIAS, "readers of GGUF want biases in this architecture");
+    }
+    match model.config.opt_str(ACTIVATION)? {
+        None | Some("gelu") => {}
+        Some(tanh @ ("gelu_new" | "gelu_fast" | "gelu_pytorch_tanh")) => {
+            keys.metadata.set("ogive.hidden_act", tanh);
+        }
+        Some(_) => return refuse(ACTIVATION, "readers of GGUF have a GELU in this architecture"),
     }
     keys.set("use_parallel_residual", model.config.bool_or("use_parallel_residual", true)?);
     // Readers of GGUF take another number for granted than the class.

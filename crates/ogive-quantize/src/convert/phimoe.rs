@@ -1,8 +1,9 @@
 //! Phi-3.5-MoE as GGUF has it: one magnitude of stretched positions for all lengths of text, and biases on attention's output and the head.
 //!
-//! llama.cpp reads such a file, and weighs the two experts of a token otherwise than transformers does, whatever the file says.
+//! llama.cpp reads such a file, and weighs the two experts of a token otherwise than transformers does, norms by RMS and leaves a window out, whatever
+//! the file says.
 
-use super::{Model, refuse};
+use super::{Model, refuse, rope};
 use crate::Result;
 use ogive_tensor::Config;
 use serde_json::json;
@@ -37,6 +38,16 @@ pub(super) fn refuse_what_has_no_key(model: &Model<'_>) -> Result<()> {
         if !model.config.bool_or(flag, false)? {
             return refuse(flag, "readers of GGUF want biases in this architecture");
         }
+    }
+    // The one number that is read as Microsoft's, as llama.cpp's converter writes it in its place.
+    let (config, scaling) = (model.config, model.config.at("rope_scaling"));
+    let formula = (1.0 + 32f32.ln() / 4096f32.ln()).sqrt();
+    if config.opt_usize("max_position_embeddings")? == Some(131_072)
+        && rope::original(config, &scaling)?.is_some_and(|n| n == 4096.0)
+        && scaling.opt_f32("attention_factor")?.is_some_and(|f| (f - formula).abs() < 1e-6)
+    {
+        let why = "a file with this magnitude is read as one of llama.cpp's converter, which means 1.243163";
+        return refuse("rope_scaling", why);
     }
     Ok(())
 }

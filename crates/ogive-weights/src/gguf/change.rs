@@ -81,6 +81,15 @@ impl Change {
         Self { of_outputs: OfOutputs::Same, ..split }
     }
 
+    /// The same where whole heads are interleaved, whatever part of them turns.
+    pub(super) fn split_whole_heads(heads: &'static str) -> Self {
+        let whole = |order: fn(usize, usize, f32) -> Option<Vec<usize>>| {
+            Self::rows_in_heads(heads, move |rows, heads, _| order(rows, heads, 1.0))
+        };
+        let split = whole(split_pairs).undone_by(whole(join_halves));
+        Self { of_outputs: OfOutputs::Same, ..split }
+    }
+
     /// Rows of queries, keys and values head after head, as GPT-NeoX has them, of which llama.cpp's converter puts all queries first, then all
     /// keys and all values; this undoes it.
     pub(super) fn head_by_head() -> Self {
@@ -100,7 +109,10 @@ impl Change {
     }
 
     /// Rows, or a bias's elements, in the order that `order` gives for so many rows and heads, and the part of a head that turns.
-    fn rows_in_heads(heads: &'static str, order: fn(usize, usize, f32) -> Option<Vec<usize>>) -> Self {
+    fn rows_in_heads(
+        heads: &'static str,
+        order: impl Fn(usize, usize, f32) -> Option<Vec<usize>> + Send + Sync + 'static,
+    ) -> Self {
         Self::of_one(WeightInfo::clone, move |w, config| {
             if w.bytes.is_empty() {
                 // Its number of rows is bounded by nothing.

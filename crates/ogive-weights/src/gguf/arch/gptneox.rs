@@ -1,5 +1,8 @@
 //! `gptneox`: Pythia and its kin, with queries, keys and values in one matrix, all heads of one kind before those of the next. In Hugging Face's
 //! files they come head by head, so rows are put in order.
+//!
+//! Which GELU is meant GGUF does not say, and llama.cpp takes the approximation for all. Here silence is the exact one, which is the class's default
+//! and Pythia's; GPT-NeoX-20B has the other, for which files of Ogive have a key of their own.
 
 use crate::gguf::settings::copy;
 use crate::gguf::{Change, Header, Settings, Translation};
@@ -25,7 +28,8 @@ pub(super) fn gptneox() -> Translation {
 }
 
 fn settings(header: &Header<'_>, settings: &mut Settings) -> Result<()> {
-    settings.insert("hidden_act".into(), json!("gelu"));
+    const ACTIVATION: &str = "ogive.hidden_act";
+    settings.insert("hidden_act".into(), header.global(ACTIVATION)?.unwrap_or_else(|| json!("gelu")));
     if settings.get("num_key_value_heads") != settings.get("num_attention_heads") {
         let why = "query heads share key heads, which is not known of this architecture";
         return Err(Error::unsupported("attention.head_count_kv", why));

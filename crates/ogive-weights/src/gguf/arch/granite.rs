@@ -1,11 +1,13 @@
 //! `granite`, `granitemoe` and `granitehybrid`: Llama's names and its order of q and k rows, and four factors. Most layers of the last have a
 //! selective state space in place of attention; which those are is told by how many key heads each has.
 //!
-//! llama.cpp takes a factor of 0 for none, as it does silence; scores have the usual scale then.
+//! llama.cpp takes a factor of 0 for none, as it does silence; scores have the usual scale then. Bamba's files are `granitehybrid` too, with heads
+//! that turn in part. llama.cpp's converter interleaves whole heads all the same, which is undone here, so that the model is that of the folder;
+//! llama.cpp itself turns other elements of such a file together. Files of Ogive have that part alone interleaved, and say so by a key of their own.
 
 use super::{llama::interleaved, mamba2};
 use crate::gguf::settings::{copy, kinds_by_key_heads};
-use crate::gguf::{Header, Settings, Translation};
+use crate::gguf::{Change, Header, Settings, Translation};
 use ogive_tensor::{Error, Result};
 use serde_json::json;
 
@@ -26,7 +28,17 @@ pub(super) fn granite_moe() -> Translation {
 
 pub(super) fn granite_hybrid() -> Translation {
     let t = with_experts(interleaved("granitehybrid", "GraniteMoeHybridForCausalLM"));
+    let t = t.for_file(|t, header| match in_part(header) {
+        Ok(true) => t,
+        // What else it is than yes or no is an error of the settings.
+        _ => t
+            .change_all("attn_q.weight", &Change::split_whole_heads("num_attention_heads"))
+            .change_all("attn_q.bias", &Change::split_whole_heads("num_attention_heads"))
+            .change_all("attn_k.weight", &Change::split_whole_heads("num_key_value_heads"))
+            .change_all("attn_k.bias", &Change::split_whole_heads("num_key_value_heads")),
+    });
     mamba2::with_spaces(t, "model.layers.{}.mamba", "mamba_n_groups").settings(|header, settings| {
+        in_part(header)?;
         // Silence is none for readers of GGUF, and some for the class.
         settings.entry("num_local_experts").or_insert(json!(0));
         let turns = header.bool("rope.scaling.finetuned")?.unwrap_or(true);
@@ -40,6 +52,13 @@ pub(super) fn granite_hybrid() -> Translation {
         mamba2::heads(header, settings, ["mamba_n_heads", "mamba_d_head"])?;
         kinds_by_key_heads(settings, ["mamba", "attention"])
     })
+}
+
+/// Whether of rows of queries and keys that part of a head is interleaved that turns.
+fn in_part(header: &Header<'_>) -> Result<bool> {
+    const KEY: &str = "ogive.rope.interleaved_in_part";
+    let Some(value) = header.global(KEY)? else { return Ok(false) };
+    value.as_bool().ok_or_else(|| Error::invalid(KEY, format!("it is {value} and should be true or false")))
 }
 
 /// Adds experts and what all tokens meet beside them, which is Llama's MLP where there are none.

@@ -2,7 +2,9 @@
 //! names of experts.
 //!
 //! What llama.cpp makes of the latter's routers is another thing than its class does (a softmax over the two chosen), and no key says which
-//! is meant: the class's is.
+//! is meant: the class's is. So it is with norms, which llama.cpp's graph has by RMS with a bias, and with a window, which it leaves out. And
+//! the converter writes Phi-3's magnitude of stretched positions, computed, where Microsoft's settings have another: exactly that number in a
+//! file of exactly those contexts is read as Microsoft's.
 
 use crate::gguf::settings::copy;
 use crate::gguf::{Header, Settings, Translation};
@@ -23,11 +25,31 @@ pub(super) fn phimoe() -> Translation {
         .rename("blk.{}.ffn_down_exps", "model.layers.{}.block_sparse_moe.experts.w2")
         .rename("blk.{}.ffn_up_exps", "model.layers.{}.block_sparse_moe.experts.w3")
         .settings(long_rope)
+        .settings(|_, settings| {
+            magnitude(settings);
+            Ok(())
+        })
         .settings(|header, settings| {
             settings.insert("router_jitter_noise".into(), json!(0.01));
             let keys = [("expert_count", "num_local_experts"), ("expert_used_count", "num_experts_per_tok")];
             copy(header, settings, &keys)
         })
+}
+
+/// Microsoft's `short_mscale` and `long_mscale` of Phi-3.5-MoE in place of Phi-3's formula.
+fn magnitude(settings: &mut Settings) {
+    const OWN: f64 = 1.243_163_121_016_122;
+    let [context, original] =
+        ["max_position_embeddings", "original_max_position_embeddings"].map(|key| settings.get(key));
+    if context.is_none_or(|n| *n != 131_072) || original.is_none_or(|n| *n != 4096) {
+        return;
+    }
+    let formula = (1.0 + 32f64.ln() / 4096f64.ln()).sqrt();
+    if let Some(factor) = settings.get_mut("rope_scaling").and_then(|s| s.get_mut("attention_factor"))
+        && factor.as_f64().is_some_and(|f| (f - formula).abs() < 1e-6)
+    {
+        *factor = json!(OWN);
+    }
 }
 
 /// The factors are tensors in GGUF and settings in Hugging Face's files.
