@@ -4,9 +4,9 @@
 //! Of the repository's tiny models these are left out: those with windows in files that say `llama`, where it knows none (Mistral, Mixtral);
 //! Phi-3, whose list of factors it chooses by the room of a context and not by the tokens; the first Gemma, whose GELU is a table there, 1e-3
 //! off; those whose heads are not `hidden_size` together, which it cannot read (OLMo 2 and 3, GLM-4 of 2024), or whose linear attention has
-//! values longer than keys (Qwen3-Next); Phi-3.5-MoE, whose experts it weighs otherwise (0.5 each, and not 1); and DeepSeek's, of which it
-//! wants a rank of queries in V3 and has another way to choose groups in V2. OLMo 2 and 3, GLM-4, both DeepSeeks and gpt-oss were held to it by
-//! models of other sizes on 2026-11-29: 6e-6, DeepSeek 7e-5.
+//! values longer than keys (Qwen3-Next); Phi-3.5-MoE, whose experts it weighs otherwise (0.5 each, and not 1), whose norms
+//! it has by RMS and whose window not at all; and DeepSeek's, of which it wants a rank of queries in V3 and has another way to choose groups in
+//! V2. OLMo 2 and 3, GLM-4, both DeepSeeks and gpt-oss were held to it by models of other sizes on 2026-11-29: 6e-6, DeepSeek 7e-5.
 
 use super::logits;
 use ogive_quantize::{FileFormat, Input, Quantize};
