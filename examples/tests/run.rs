@@ -267,7 +267,7 @@ fn ogives_own_model_serves_where_none_is_given() {
         "{chat}"
     );
     assert_eq!(run("03_many_sequences", &[]).matches("[").count(), 3);
-    assert!(run("05_architecture", &[]).contains("opened: GPTNeoXForCausalLM"));
+    assert!(run("05_architecture", &[]).contains("opened: OwnGPTNeoXForCausalLM"));
     let without = run("04_sampler_stage", &[]);
     assert!(without.len() > 60 && !without.to_lowercase().contains('s'), "{without}");
     assert!(run("07_backend", &[]).contains("0 failed"));
