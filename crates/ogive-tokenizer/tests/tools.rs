@@ -7,7 +7,7 @@
 mod calls;
 mod common;
 
-use calls::{CODER, FAMILIES, QWEN, object, template, tools};
+use calls::{CODER, FAMILIES, QWEN, dice, object, slipped, template, tools};
 use common::shared;
 use ogive_tokenizer::template::{ChatOptions, ChatTemplate, Message};
 use ogive_tokenizer::tools::{Tool, ToolCall};
@@ -258,26 +258,13 @@ fn what_is_no_call_stays_text() {
 /// Whatever a model says comes back or is read, without a panic.
 #[test]
 fn nothing_that_is_said_is_too_much() {
-    let mut state = 7_u64;
-    let mut random = |n: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(state >> 33).unwrap() % n
-    };
+    let mut random = dice(7);
     for (family, calls, said) in FAMILIES {
         let template = template(calls);
         let syntax = template.call_syntax().unwrap_or_else(|e| panic!("{family}: {e}"));
         let chars: Vec<char> = said.chars().collect();
         for _ in 0..2000 {
-            let mut text = chars.clone();
-            for _ in 0..1 + random(4) {
-                let (at, from) = (random(text.len()), random(chars.len()));
-                match random(3) {
-                    0 => text.truncate(at.max(1)),
-                    1 => text[at] = chars[from],
-                    _ => text.extend_from_slice(&chars[from..]),
-                }
-            }
-            let text: String = text.into_iter().collect();
+            let text = slipped(chars.clone(), &chars, &mut random);
             let spoken = syntax.read(&text, &tools(), 0);
             assert!(!spoken.calls.is_empty() || spoken.text == text, "{family}: {text}");
         }

@@ -7,7 +7,7 @@
 mod calls;
 mod common;
 
-use calls::{CODER, FAMILIES, QWEN, object, template, tools};
+use calls::{CODER, FAMILIES, QWEN, dice, object, slipped, template, tools};
 use common::shared;
 use ogive_tokenizer::template::{ChatOptions, ChatTemplate, Message};
 use ogive_tokenizer::tools::{CallEvent, CallStream, CallSyntax, Spoken, ToolCall};
@@ -103,17 +103,9 @@ fn cut(syntax: &CallSyntax, text: &str, random: &mut impl FnMut(usize) -> usize)
     whole
 }
 
-fn dice() -> impl FnMut(usize) -> usize {
-    let mut state = 11_u64;
-    move |n| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(state >> 33).unwrap() % n
-    }
-}
-
 #[test]
 fn families_calls_come_as_they_are_read() {
-    let mut random = dice();
+    let mut random = dice(11);
     for (family, calls, said) in FAMILIES {
         let template = template(calls);
         let syntax = template.call_syntax().unwrap();
@@ -133,23 +125,14 @@ fn families_calls_come_as_they_are_read() {
 /// Whatever a model says, and wherever it is cut, no more and no less is told.
 #[test]
 fn slips_come_as_they_are_read() {
-    let mut random = dice();
+    let mut random = dice(11);
     let (mut called, mut taken_back) = (0, 0);
     for (_, calls, said) in FAMILIES {
         let template = template(calls);
         let syntax = template.call_syntax().unwrap();
         let chars: Vec<char> = format!("a {said}\nb").chars().collect();
         for _ in 0..600 {
-            let mut text = chars[2 * random(2)..].to_vec();
-            for _ in 0..1 + random(4) {
-                let (at, from) = (random(text.len()), random(chars.len()));
-                match random(3) {
-                    0 => text.truncate(at.max(1)),
-                    1 => text[at] = chars[from],
-                    _ => text.extend_from_slice(&chars[from..]),
-                }
-            }
-            let text: String = text.into_iter().collect();
+            let text = slipped(chars[2 * random(2)..].to_vec(), &chars, &mut random);
             let whole = syntax.read(&text, &tools(), 0);
             let told = told(syntax.stream(&tools(), 0), letters(&text));
             same(syntax, &whole, &told, &text);
@@ -163,7 +146,7 @@ fn slips_come_as_they_are_read() {
 #[test]
 fn real_templates_calls_come_as_they_are_read() {
     let Some(shared) = shared() else { return };
-    let mut random = dice();
+    let mut random = dice(11);
     let text = "two\nlines: \"quoted\", {braced}, 'x' \\ <b>é</b>";
     let hard =
         json!({ "city": text, "days": 3, "exact": true, "also": ["a", "b, c"], "near": { "lat": -1.5 } });

@@ -39,8 +39,7 @@ pub(super) fn set(
     metadata.set("tokenizer.ggml.scores", (0..names.len()).map(score).collect::<Vec<f32>>());
     metadata.set("tokenizer.ggml.token_type", kinds);
     metadata.set("tokenizer.ggml.add_space_prefix", adds_space(&file));
-    let cut = |text| tokenizer.encode(text, EncodeOptions::TEXT);
-    let merged = cut("  a   b")? == cut("a b")?;
+    let merged = are_alike(tokenizer, "  a   b", "a b")?;
     metadata.set("tokenizer.ggml.remove_extra_whitespaces", merged);
     if let Some(rules) = tokenizer.compiled_rules() {
         metadata.set("tokenizer.ggml.precompiled_charsmap", rules);
@@ -54,8 +53,13 @@ pub(super) fn set(
 
 /// Whether a space at the end of a text is cut as a part of it.
 fn keeps_end(tokenizer: &Tokenizer) -> Result<bool> {
-    let cut = |text| tokenizer.encode(text, EncodeOptions::TEXT);
-    Ok(cut("a ")? != cut("a")?)
+    Ok(!are_alike(tokenizer, "a ", "a")?)
+}
+
+/// Whether two texts are cut to the same tokens.
+fn are_alike(tokenizer: &Tokenizer, one: &str, other: &str) -> Result<bool> {
+    let ids = |text| tokenizer.encode(text, EncodeOptions::TEXT);
+    Ok(ids(one)? == ids(other)?)
 }
 
 /// What is to be known of a folder that keeps spaces which the file made of it does not.

@@ -28,6 +28,31 @@ pub(crate) fn tools() -> Vec<Tool> {
     ]
 }
 
+/// Numbers below another that look random and are the same everywhere.
+pub(crate) fn dice(mut state: u64) -> impl FnMut(usize) -> usize {
+    move |n| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(state >> 33).unwrap() % n
+    }
+}
+
+/// `text` with a few slips: cut off, a letter of `chars` in place of another, or what is in those from somewhere on.
+pub(crate) fn slipped(
+    mut text: Vec<char>,
+    chars: &[char],
+    random: &mut impl FnMut(usize) -> usize,
+) -> String {
+    for _ in 0..1 + random(4) {
+        let (at, from) = (random(text.len()), random(chars.len()));
+        match random(3) {
+            0 => text.truncate(at.max(1)),
+            1 => text[at] = chars[from],
+            _ => text.extend_from_slice(&chars[from..]),
+        }
+    }
+    text.into_iter().collect()
+}
+
 /// What families that are not among the published templates write, by the part of their templates that writes it, and what a model says,
 /// which differs from it in spaces.
 pub(crate) const FAMILIES: [(&str, &str, &str); 20] = [

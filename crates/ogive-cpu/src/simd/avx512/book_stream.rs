@@ -315,28 +315,22 @@ fn join(low: __m512i, high: __m512i, mask: i32) -> __m512i {
 #[target_feature(enable = "avx512f,avx512vbmi")]
 pub(super) fn index<const BOOK: u8>(part: &Part, q: usize) -> __m512i {
     let (eight, half) = (q / 2, q % 2);
+    // IQ2_XS has its codes, and their signs with them, in another order.
+    let place = if BOOK == IQ2_XS { [0, 2, 1, 3][eight] } else { eight };
     // A bit before, so that the sign comes behind the number.
-    let sign = |bits: usize| spread(part.signs, (64 + 8 * eight + 4 * half - bits) % 64, 1);
+    let sign = |bits: usize| spread(part.signs, (64 + 8 * place + 4 * half - bits) % 64, 1);
     if of_fours(BOOK) {
         let [even, odd] = if q < 4 { part.entries } else { part.next };
-        let level = spread(if half == 0 { even } else { odd }, 16 * (q / 2 % 2), 3);
+        let level = spread(if half == 0 { even } else { odd }, 16 * (eight % 2), 3);
         return join(level, sign(3), 0x0707_0707);
     }
-    let (place, sign) = match BOOK {
+    let sign = match BOOK {
         // A bit for all of an eight, in the place where levels want it.
-        IQ1_S => (eight, part.signs),
-        IQ1_M => (eight, spread(part.signs, 4 * eight, 0)),
-        IQ2_XS => ([0, 2, 1, 3][eight], sign_of_turned(part, eight, half)),
-        _ => (eight, sign(2)),
+        IQ1_S => part.signs,
+        IQ1_M => spread(part.signs, 4 * eight, 0),
+        _ => sign(2),
     };
     join(spread(part.entries[half], 8 * place, 2), sign, 0x0303_0303)
-}
-
-/// IQ2_XS has its codes, and their signs with them, in another order.
-#[inline]
-#[target_feature(enable = "avx512f,avx512vbmi")]
-fn sign_of_turned(part: &Part, eight: usize, half: usize) -> __m512i {
-    spread(part.signs, (64 + 8 * [0, 2, 1, 3][eight] + 4 * half - 2) % 64, 1)
 }
 
 /// Of four times seven signs in each word four times eight, an even number of which is set.
