@@ -19,8 +19,9 @@
 
 enum { PARTS = 8, CHUNK = 256, OUTPUTS = 16 * MT, TILE_BYTES = MT * 2 * 16 * 32, WARP_BYTES = 2 * OUTPUTS * PITCH + TILE_BYTES };
 
-// From 10.0 on compilers find no registers for the largest, and no device is asked for it.
-#define HAS_TILE (HAS_MATRIX && !(MT * NT > 8 && __CUDA_ARCH__ >= 1000))
+// From 10.0 on compilers find no registers for the largest, and no device is asked for it; nor for half of it in 10.3, which makes such products
+// of other instructions.
+#define HAS_TILE (HAS_MATRIX && !(MT * NT > 8 && __CUDA_ARCH__ >= 1000) && !(MT * NT > 4 && __CUDA_ARCH__ == 1030))
 #if HAS_TILE
 
 // What a group is to this kernel: codes with a sign, and COUNT factors: of the group or of its halves, then of its minimum or of theirs.
@@ -281,9 +282,10 @@ template <class F> DEVICE void outputs(TRACED u8* shared, const Product& p, int 
     }
 }
 
-// Blocks that a multiprocessor shall have registers for. For the four factors of q2_k and two tiles compilers for 12.1 find too few for two.
+// Blocks that a multiprocessor shall have registers for. For the four factors of q2_k and two tiles compilers for 12.1 find too few for two, and
+// those for 10.3 for any.
 enum { WIDE = Kind<First::Group>::COUNT > 2 || Kind<Second::Group>::COUNT > 2 || Kind<Third::Group>::COUNT > 2 };
-enum { BLOCKS = NT > 2 || NT == 2 && WIDE && __CUDA_ARCH__ >= 1200 ? 1 : 2 };
+enum { BLOCKS = NT > 2 || NT == 2 && (WIDE && __CUDA_ARCH__ >= 1200 || __CUDA_ARCH__ == 1030) ? 1 : 2 };
 #else
 enum { BLOCKS = 1 };
 #endif

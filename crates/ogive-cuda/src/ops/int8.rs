@@ -51,16 +51,26 @@ impl Tile {
         Self::PARTS * warp.max(self.mt * self.nt * 512)
     }
 
-    /// Whether this device has it: room, and registers as compilers have them.
+    /// Whether compilers find registers for it. Those for 10.3 make products in integers of other instructions.
+    fn has_registers(self, info: &DeviceInfo) -> bool {
+        let most = match info.capability {
+            (10, 3) => 4,
+            (10.., _) => 8,
+            _ => 16,
+        };
+        self.mt * self.nt <= most
+    }
+
+    /// Whether this device has it: room, and registers.
     fn fits(self, info: &DeviceInfo) -> bool {
-        let has_registers = self.mt * self.nt <= 8 || info.capability < (10, 0);
-        has_registers && self.shared() <= info.shared_memory as usize
+        self.has_registers(info) && self.shared() <= info.shared_memory as usize
     }
 }
 
 /// The tile for `n` rows with weights that are kept so.
 fn tile(info: &DeviceInfo, n: usize, kept: &[Kept]) -> Tile {
     let [narrow, wide] = [1, 2].map(|mt| Tile::of(n, mt, kept.iter().map(Kept::block)));
+    let narrow = if narrow.has_registers(info) { narrow } else { Tile { nt: narrow.nt / 2, ..narrow } };
     let blocks = kept.iter().map(|w| w.shape[1].div_ceil(wide.outputs())).sum::<usize>();
     // Two sixteens of outputs share what they read of many rows, if every multiprocessor still gets a block.
     let is_busy = blocks >= info.multiprocessors as usize;
