@@ -20,6 +20,8 @@ pub(crate) const SCALES: usize = 256;
 pub(crate) const FACTOR: usize = 272;
 /// What codes are raised by.
 pub(crate) const RAISE: u8 = 64;
+/// What those are raised by that are never below -15, where more of their products shall fit 16 bits.
+pub(crate) const LOW: u8 = 16;
 /// Rows that are unpacked together for more than a few tokens.
 const ROWS: usize = 64;
 /// And for a few, so that they stay in the first cache: as many as kernels for a few tokens read together. ARM's lay strips.
@@ -39,8 +41,8 @@ pub(crate) enum Book {
     Tq1,
 }
 
-/// Levels of IQ1 in eighths, raised, and one more: its shift of an eighth adds nothing, or takes two away.
-pub(crate) static IQ1: [[i8; 8]; 2048] = grids::eights(&grids::IQ1, [57, 65, 73, 0]);
+/// Levels of IQ1 in eighths, raised by [`LOW`], and one more: its shift of an eighth adds nothing, or takes two away.
+pub(crate) static IQ1: [[i8; 8]; 2048] = grids::eights(&grids::IQ1, [9, 17, 25, 0]);
 pub(crate) static IQ2_XXS: [[i8; 8]; 256] = grids::eights(&grids::IQ2_XXS, grids::IQ2_LEVELS);
 pub(crate) static IQ2_XS: [[i8; 8]; 512] = grids::eights(&grids::IQ2_XS, grids::IQ2_LEVELS);
 pub(crate) static IQ2_S: [[i8; 8]; 1024] = grids::eights(&grids::IQ2_S, grids::IQ2_LEVELS);
@@ -229,7 +231,7 @@ fn signed(levels: [i8; 8], signs: u8) -> [u8; 8] {
 
 /// Levels of IQ1, raised.
 fn shifted(code: usize, down: bool) -> [u8; 8] {
-    IQ1[code].map(|level| (level - if down { 2 } else { 0 }).cast_unsigned())
+    IQ1[code].map(|level| (RAISE - LOW).wrapping_add_signed(level - if down { 2 } else { 0 }))
 }
 
 /// Unpacks a row: the definition.

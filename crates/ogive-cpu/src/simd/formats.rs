@@ -19,6 +19,8 @@ pub(in crate::simd) const Q6_K: u8 = Packed::Q6K as u8;
 pub(in crate::simd) const IQ4_XS: u8 = Packed::Iq4Xs as u8;
 pub(in crate::simd) const TQ2: u8 = Packed::Tq2 as u8;
 pub(in crate::simd) const CODED: u8 = Packed::Coded as u8;
+/// The same of small codes that are raised by less, so that more of their products fit 16 bits: no weight's form, but that of panels.
+pub(in crate::simd) const SMALL: u8 = CODED + 1;
 
 /// Whether blocks have minima.
 pub(in crate::simd) const fn has_min(f: u8) -> bool {
@@ -37,10 +39,10 @@ pub(in crate::simd) const fn elements(f: u8) -> usize {
 
 /// Whether a sub-scale of a superblock is for 16 elements, and not for 32.
 pub(in crate::simd) const fn fine(f: u8) -> bool {
-    matches!(f, Q2_K | Q3_K | Q6_K | TQ2 | CODED)
+    matches!(f, Q2_K | Q3_K | Q6_K | TQ2 | CODED | SMALL)
 }
 
 /// Whether a scale block has 256 elements and sub-scales, and not 32.
 pub(in crate::simd) const fn super_block(f: u8) -> bool {
-    matches!(f, Q2_K | Q3_K | Q4_K | Q5_K | Q6_K | IQ4_XS | TQ2 | CODED)
+    matches!(f, Q2_K | Q3_K | Q4_K | Q5_K | Q6_K | IQ4_XS | TQ2 | CODED | SMALL)
 }

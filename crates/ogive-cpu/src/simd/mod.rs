@@ -222,7 +222,12 @@ impl Path {
     /// Whether those of a format whose codes name groups of levels can, for a few tokens.
     pub(crate) fn has_coded_strips(self) -> bool {
         #[cfg(target_arch = "x86_64")]
-        return matches!(self, Self::Avx512 | Self::Amx) && avx512::book::is_supported();
+        return match self {
+            Self::Avx2 | Self::AvxVnni => true,
+            // Without VBMI rows that are unpacked for AVX-512 gain more.
+            Self::Avx512 | Self::Amx => avx512::book::is_supported(),
+            _ => false,
+        };
         #[cfg(not(target_arch = "x86_64"))]
         false
     }

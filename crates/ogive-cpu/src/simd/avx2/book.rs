@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use super::codes::{load, load_half};
-use crate::linear::{Book, CODED, FACTOR, IQ1, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS, RAISE, SCALES};
+use crate::linear::{Book, CODED, FACTOR, IQ1, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS, LOW, RAISE, SCALES};
 use std::arch::x86_64::*;
 
 /// A block that is unpacked.
@@ -323,11 +323,12 @@ fn signed(levels: __m256i, signs: u32) -> __m256i {
     _mm256_add_epi8(turned, _mm256_set1_epi8(RAISE as i8))
 }
 
-/// Levels of IQ1, which are raised, less two where `down` is -1.
+/// Levels of IQ1, raised by more than the table has it, less two where `down` is -1.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn shifted(levels: __m256i, down: __m256i) -> __m256i {
-    _mm256_add_epi8(_mm256_add_epi8(levels, down), down)
+    let half = _mm256_add_epi8(_mm256_set1_epi8((RAISE - LOW) as i8 / 2), down);
+    _mm256_add_epi8(levels, _mm256_add_epi8(half, half))
 }
 
 /// Of eight words with four times seven signs and a scale: the signs of 32 codes each. The scales are written.

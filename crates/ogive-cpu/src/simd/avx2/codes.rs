@@ -5,7 +5,7 @@
 //! constant costs nothing.
 #![allow(unsafe_code)]
 
-use crate::linear::{E2M1_LEVELS, FACTOR, IQ4_LEVELS, RAISE, SCALES, iq4_xs_scales, k_pairs, q3_scales};
+use crate::linear::{E2M1_LEVELS, FACTOR, IQ4_LEVELS, LOW, RAISE, SCALES, iq4_xs_scales, k_pairs, q3_scales};
 use std::arch::x86_64::*;
 
 pub(in crate::simd) use crate::simd::formats::*;
@@ -25,6 +25,7 @@ pub(in crate::simd) const fn offset(f: u8) -> i16 {
         Q6_K => 32,
         TQ2 => 1,
         CODED => RAISE as i16,
+        SMALL => LOW as i16,
         _ => 0,
     }
 }
@@ -33,7 +34,7 @@ pub(in crate::simd) const fn offset(f: u8) -> i16 {
 pub(in crate::simd) const fn adds(f: u8) -> usize {
     match f {
         Q4_0 | Q4_1 | Q4_K | TQ2 => 8,
-        Q5_0 | Q5_1 | Q5_K | MXFP4 | NVFP4 | Q2_K | Q3_K => 4,
+        Q5_0 | Q5_1 | Q5_K | MXFP4 | NVFP4 | Q2_K | Q3_K | SMALL => 4,
         Q6_K => 2,
         _ => 1,
     }

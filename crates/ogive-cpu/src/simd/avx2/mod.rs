@@ -5,6 +5,9 @@
 
 pub(super) mod ahead;
 pub(super) mod book;
+mod book_panel;
+mod book_stream;
+mod book_strip;
 pub(super) mod codes;
 pub(super) mod columns;
 pub(super) mod dense;
@@ -84,7 +87,7 @@ pub(super) fn stripe<const V: u8>(job: &Job<'_>, out: &mut Stripe<'_>) {
         Kernel::Dense(Dense::F16) => dense_few::<{ dense::F16 }, 16>(job, Dense::F16, out),
         Kernel::Dense(Dense::Bf16) => dense_few::<{ dense::BF16 }, 16>(job, Dense::Bf16, out),
         Kernel::Tiled => crate::linear::scalar::stripe(job, out), // AMX has them, and its twin
-        Kernel::Coded(_) => {}                                    // is unpacked before
+        Kernel::Coded(book) => book_stream::stripe::<V>(job, book, out), // others are unpacked before
         Kernel::Packed(format) => match format {
             Packed::Q4_0 => packed::<V, { codes::Q4_0 }, 18>(job, out),
             Packed::Q4_1 => packed::<V, { codes::Q4_1 }, 20>(job, out),
@@ -207,24 +210,37 @@ fn packed_many<const V: u8, const F: u8, const N: usize>(job: &Job<'_>, out: &mu
                     }
                     None => panel.unpack::<F, N>(&std::array::from_fn(|r| &rows[r][start..end])),
                 }
-                let (fours, rest) = job.input.quantised().as_chunks::<{ many::TOKENS }>();
-                let mut t = 0;
-                for (step, x) in fours.iter().enumerate() {
-                    if let Some(next) = next {
-                        next.ask(step, fours.len());
-                    }
-                    tokens::<V, F, 4>(panel, x.each_ref(), i * SLICE, out, t, first);
-                    t += many::TOKENS;
-                }
-                match rest {
-                    [a] => tokens::<V, F, 1>(panel, [a], i * SLICE, out, t, first),
-                    [a, b] => tokens::<V, F, 2>(panel, [a, b], i * SLICE, out, t, first),
-                    [a, b, c] => tokens::<V, F, 3>(panel, [a, b, c], i * SLICE, out, t, first),
-                    _ => {}
-                }
+                meet::<V, F>(panel, job, next, i * SLICE, out, first);
             }
         }
     });
+}
+
+/// Carries the sums of all tokens, for rows from `first` on, through a panel of the columns from `from` on. What is `next` is asked for meanwhile.
+#[target_feature(enable = "avx2,fma")]
+fn meet<const V: u8, const F: u8>(
+    panel: &Panel,
+    job: &Job<'_>,
+    next: Option<Ahead>,
+    from: usize,
+    out: &mut Stripe<'_>,
+    first: usize,
+) {
+    let (fours, rest) = job.input.quantised().as_chunks::<{ many::TOKENS }>();
+    let mut t = 0;
+    for (step, x) in fours.iter().enumerate() {
+        if let Some(next) = next {
+            next.ask(step, fours.len());
+        }
+        tokens::<V, F, 4>(panel, x.each_ref(), from, out, t, first);
+        t += many::TOKENS;
+    }
+    match rest {
+        [a] => tokens::<V, F, 1>(panel, [a], from, out, t, first),
+        [a, b] => tokens::<V, F, 2>(panel, [a, b], from, out, t, first),
+        [a, b, c] => tokens::<V, F, 3>(panel, [a, b, c], from, out, t, first),
+        _ => {}
+    }
 }
 
 /// Carries the sums of some tokens through one slice of the columns.

@@ -50,7 +50,7 @@ pub(super) const fn mins(f: u8) -> usize {
 
 impl Panel {
     /// Makes room for so many blocks.
-    fn set_len<const F: u8>(&mut self, blocks: usize) {
+    pub(super) fn set_len<const F: u8>(&mut self, blocks: usize) {
         let (quads, supers) = (codes::elements(F) / 4, if codes::super_block(F) { blocks } else { 0 });
         self.codes.resize(blocks * quads, Lanes([[0; 4]; ROWS]));
         self.d.resize(blocks, Lanes([0.0; ROWS]));
