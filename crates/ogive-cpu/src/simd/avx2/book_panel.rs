@@ -3,7 +3,9 @@
 #![allow(unsafe_code)]
 
 use super::{
-    book_strip::{OF_TQ1, Part, digit, digits_at, digits_of, factor, has_signs, of_fours, rows, words},
+    book_strip::{
+        Names, OF_TQ1, Part, digit, digits_at, digits_of, factor, has_signs, of_fours, rows, words,
+    },
     codes::{CODED, SMALL, TQ2, offset},
     panel::{Lanes, Panel},
     strip::blocks,
@@ -25,6 +27,7 @@ impl Panel {
     #[target_feature(enable = "avx2,f16c")]
     pub(super) fn unpack_coded<const BOOK: u8, const F: u8, const N: usize>(&mut self, strip: &[u8]) {
         let blocks = blocks::<N>(strip);
+        let mut names = Names::NONE;
         self.set_len::<F>(blocks.len());
         for (b, block) in blocks.iter().enumerate() {
             if BOOK == OF_TQ1 {
@@ -33,11 +36,12 @@ impl Panel {
                 continue;
             }
             let words = words(block);
+            names.fill::<BOOK>(words);
             put::<_, 0>(&mut self.d[b], _mm256_castps_si256(factor::<BOOK, N, 0>(block)));
             put::<_, 1>(&mut self.d[b], _mm256_castps_si256(factor::<BOOK, N, 1>(block)));
             for p in 0..8 {
-                self.unpack_part::<BOOK, F, 0>(8 * b + p, &Part::of(words, p));
-                self.unpack_part::<BOOK, F, 1>(8 * b + p, &Part::of(words, p));
+                self.unpack_part::<BOOK, F, 0>(8 * b + p, &Part::of(words, p, &names));
+                self.unpack_part::<BOOK, F, 1>(8 * b + p, &Part::of(words, p, &names));
             }
         }
     }
@@ -45,12 +49,15 @@ impl Panel {
     /// Part `p` of all.
     #[inline]
     #[target_feature(enable = "avx2,f16c")]
-    fn unpack_part<const BOOK: u8, const F: u8, const H: usize>(&mut self, p: usize, part: &Part<'_, BOOK, H>) {
+    fn unpack_part<const BOOK: u8, const F: u8, const H: usize>(
+        &mut self,
+        p: usize,
+        part: &Part<'_, BOOK, H>,
+    ) {
         let codes = &mut self.codes.as_chunks_mut::<8>().0[p];
         let raise = _mm256_set1_epi8(offset(F) as i8);
-        let signed = |levels, signs| {
-            _mm256_add_epi8(_mm256_sub_epi8(_mm256_xor_si256(levels, signs), signs), raise)
-        };
+        let signed =
+            |levels, signs| _mm256_add_epi8(_mm256_sub_epi8(_mm256_xor_si256(levels, signs), signs), raise);
         // Written out, so that a compiler knows every shift.
         macro_rules! eights {
             ($($e:literal)*) => {$({
@@ -83,7 +90,11 @@ impl Panel {
     /// A block of TQ1_0, whose sub-scales are one.
     #[inline]
     #[target_feature(enable = "avx2,f16c")]
-    fn unpack_digits<const F: u8, const N: usize, const H: usize>(&mut self, b: usize, block: &[[u8; N]; 16]) {
+    fn unpack_digits<const F: u8, const N: usize, const H: usize>(
+        &mut self,
+        b: usize,
+        block: &[[u8; N]; 16],
+    ) {
         let codes = &mut self.codes.as_chunks_mut::<64>().0[b];
         for (w, word) in words(block).iter().enumerate() {
             let (first, apart, many) = digits_at(w);

@@ -5,11 +5,11 @@
 #![allow(unsafe_code)]
 
 use super::{
-    Ahead, SCRATCH,
+    Ahead, SCRATCH, SLICE,
     ahead::{Level, distance},
     book_panel::multiplied_as,
     book_strip::{
-        OF_IQ1_S, OF_IQ3_S, OF_TQ1, Part, Word, digit, digits_at, digits_of, factor, has_one_scale,
+        Names, OF_IQ1_S, OF_IQ3_S, OF_TQ1, Part, Word, digit, digits_at, digits_of, factor, has_one_scale,
         has_signs, of_fours, rows, words,
     },
     codes::{SMALL, TQ2},
@@ -24,9 +24,6 @@ use crate::{
     pool::Stripe,
 };
 use std::arch::x86_64::*;
-
-/// Columns that are unpacked at a time: tables of grids are in the first cache besides.
-const SLICE: usize = 1024;
 
 /// Fills a stripe of the result, of a weight in strips.
 #[target_feature(enable = "avx2,fma,f16c")]
@@ -69,26 +66,24 @@ fn of_book<const V: u8, const BOOK: u8, const F: u8, const N: usize>(job: &Job<'
 #[target_feature(enable = "avx2,fma,f16c")]
 fn stream<const V: u8, const BOOK: u8, const N: usize>(strip: &[u8], x: &Quantised) -> Lanes<f32> {
     let level = Level::while_waiting();
-    let mut out = [_mm256_setzero_ps(); 2];
+    let (mut out, mut names) = ([_mm256_setzero_ps(); 2], Names::NONE);
     let of_x = x.codes.as_chunks::<256>().0.iter().zip(x.sums.as_chunks::<16>().0).zip(&x.scales);
     for (block, ((codes, sums), scale)) in blocks::<N>(strip).iter().zip(of_x) {
-        let ahead = |piece| Ahead::of(block.as_flattened(), piece, 8, level, distance(1));
+        let ahead = |piece, pieces| Ahead::of(block.as_flattened(), piece, pieces, level, distance(1));
         let products = if BOOK == OF_TQ1 {
-            ahead(0).ask(0, 1);
+            ahead(0, 1).ask(0, 1);
             let of_codes: i32 = sums.iter().map(|&s| i32::from(s)).sum();
-            for piece in 1..8 {
-                ahead(piece).ask(0, 1);
-            }
             ternary::<V, N>(block, codes, of_codes)
         } else {
             let words = words(block);
+            names.fill::<BOOK>(words);
             let mut parts = [[_mm256_setzero_si256(); 2]; 2];
             let mut raised = [_mm256_setzero_si256(); 2];
             let of_part = codes.as_chunks().0.iter().zip(sums.as_chunks().0);
             for (p, (a, sums)) in of_part.enumerate().take(8) {
-                ahead(p).ask(0, 1);
-                add_part::<V, BOOK, 0>(words, p, a, *sums, &mut parts[0], &mut raised[0]);
-                add_part::<V, BOOK, 1>(words, p, a, *sums, &mut parts[1], &mut raised[1]);
+                ahead(p, 8).ask(0, 1);
+                add_part::<V, BOOK, 0>(words, &names, p, a, *sums, &mut parts[0], &mut raised[0]);
+                add_part::<V, BOOK, 1>(words, &names, p, a, *sums, &mut parts[1], &mut raised[1]);
             }
             let mut products = parts.map(|parts| across::<BOOK>(parts));
             if !has_signs(BOOK) {
@@ -129,13 +124,14 @@ const fn together(v: u8, book: u8) -> usize {
 #[target_feature(enable = "avx2")]
 fn add_part<const V: u8, const BOOK: u8, const H: usize>(
     words: &[Word],
+    names: &Names,
     p: usize,
     a: &[i8; 32],
     [low, high]: [i16; 2],
     sums: &mut [__m256i; 2],
     raised: &mut __m256i,
 ) {
-    let part = Part::<BOOK, H>::of(words, p);
+    let part = Part::<BOOK, H>::of(words, p, names);
     let one = _mm256_set1_epi8(1);
     let together = const { together(V, BOOK) };
     let mut products = [_mm256_setzero_si256(); 2];

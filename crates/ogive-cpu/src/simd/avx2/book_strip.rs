@@ -7,7 +7,7 @@
 
 use super::{book::even, strip::Block};
 use crate::linear::{Book, IQ1, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS, STRIP};
-use std::arch::x86_64::*;
+use std::arch::{asm, x86_64::*};
 
 pub(super) const OF_IQ1_S: u8 = Book::Iq1S as u8;
 pub(super) const OF_IQ1_M: u8 = Book::Iq1M as u8;
@@ -50,38 +50,98 @@ pub(super) fn rows<const H: usize>(word: &Word) -> __m256i {
     unsafe { _mm256_loadu_si256(word.as_ptr().add(32 * H).cast()) }
 }
 
-/// Codes of more than a byte, sixteen bits each. Four words of eight rows' codes: of each row two.
-#[repr(align(32))]
-struct Names([[u16; 16]; 4]);
+/// Codes of a block that are more than a byte, sixteen bits each: for each part and each half of the rows four registers, of each row two codes.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(super) struct Names([[[u16; 16]; 4]; 16]);
 
 impl Names {
+    /// None so far.
+    pub(super) const NONE: Self = Self([[[0; 16]; 4]; 16]);
+
+    /// Writes those of a block. They are read from memory again, which a compiler is kept from seeing through: it would take them out of registers one by
+    /// one. And they are all written before the first is read, as a read waits for what was written just before.
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn put(&mut self, i: usize, v: __m256i) {
-        let to = &mut self.0[i];
-        // SAFETY: 32 bytes are written to an array of 32.
-        unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), v) };
+    pub(super) fn fill<const BOOK: u8>(&mut self, words: &[Word]) {
+        if matches!(BOOK, OF_IQ2_XXS | OF_IQ3_XXS | OF_TQ1) {
+            return;
+        }
+        for p in 0..8 {
+            self.fill_part::<BOOK, 0>(words, p);
+            self.fill_part::<BOOK, 1>(words, p);
+        }
+        // SAFETY: this is no instruction.
+        unsafe { asm!("/* {} */", in(reg) self, options(nostack, preserves_flags)) };
     }
 
-    /// Writes a word's codes, the first and the third at `i` and the others behind: their low bytes, and of each `STEP` bits those of `mask` above.
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn put_bytes<const STEP: i32>(&mut self, i: usize, low: __m256i, high: __m256i, mask: i32) {
-        let bytes = _mm256_set1_epi32(0x00ff_00ff);
-        let bits = |n: i32| _mm256_and_si256(high, _mm256_set1_epi32(mask << (STEP * n)));
-        let up = |v, by: i32| _mm256_sll_epi32(v, _mm_cvtsi32_si128(by));
-        let even = _mm256_or_si256(up(bits(0), 8), up(bits(2), 24 - 2 * STEP));
-        let odd = _mm256_or_si256(up(bits(1), 8 - STEP), up(bits(3), 24 - 3 * STEP));
-        self.put(i, _mm256_or_si256(_mm256_and_si256(low, bytes), even));
-        self.put(i + 1, _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi16::<8>(low), bytes), odd));
+    fn fill_part<const BOOK: u8, const H: usize>(&mut self, words: &[Word], p: usize) {
+        let to = &mut self.0[2 * p + H];
+        match BOOK {
+            OF_IQ2_XS => {
+                let [first, second] = &words[2..].as_chunks::<2>().0[p];
+                let mask = _mm256_set1_epi16(511);
+                put(&mut to[0], _mm256_and_si256(rows::<H>(first), mask));
+                put(&mut to[1], _mm256_and_si256(rows::<H>(second), mask));
+            }
+            OF_IQ2_S => {
+                let [codes, _] = &words[4..].as_chunks::<2>().0[p];
+                let high = down(rows::<H>(&words[2 + p / 4]), 8 * (p % 4));
+                put_bytes::<2>(to, 0, rows::<H>(codes), high, 3);
+            }
+            OF_IQ1_S | OF_IQ1_M => {
+                let (codes, rest) = iq1::<BOOK, H>(words, p);
+                match BOOK {
+                    OF_IQ1_S => put_bytes::<3>(to, 0, rows::<H>(codes), rest, 7),
+                    _ => put_bytes::<4>(to, 0, rows::<H>(codes), rest, 7),
+                }
+            }
+            _ => {
+                let [first, second, _] = &words[3..].as_chunks::<3>().0[p];
+                let high = down(rows::<H>(&words[1 + p / 4]), 8 * (p % 4));
+                put_bytes::<1>(to, 0, rows::<H>(first), high, 1);
+                put_bytes::<1>(to, 2, rows::<H>(second), _mm256_srli_epi32::<4>(high), 1);
+            }
+        }
     }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn put(to: &mut [u16; 16], v: __m256i) {
+    // SAFETY: 32 bytes are written to an array of 32.
+    unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), v) };
+}
+
+/// Writes a word's codes, the first and the third to `to[i]` and the others behind: their low bytes, and of each `STEP` bits those of `mask` above.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn put_bytes<const STEP: i32>(to: &mut [[u16; 16]; 4], i: usize, low: __m256i, high: __m256i, mask: i32) {
+    let bytes = _mm256_set1_epi16(0xff);
+    let bits = |n: i32| _mm256_and_si256(high, _mm256_set1_epi32(mask << (STEP * n)));
+    let up = |v, by: i32| _mm256_sll_epi32(v, _mm_cvtsi32_si128(by));
+    let even = _mm256_or_si256(up(bits(0), 8), up(bits(2), 24 - 2 * STEP));
+    let odd = _mm256_or_si256(up(bits(1), 8 - STEP), up(bits(3), 24 - 3 * STEP));
+    put(&mut to[i], _mm256_or_si256(_mm256_and_si256(low, bytes), even));
+    put(&mut to[i + 1], _mm256_or_si256(_mm256_srli_epi16::<8>(low), odd));
+}
+
+/// Codes of part `p` of IQ1, and what else is of it, from the lowest bit on.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn iq1<const BOOK: u8, const H: usize>(words: &[Word], p: usize) -> (&Word, __m256i) {
+    let scales = if BOOK == OF_IQ1_M { 2 } else { 0 };
+    let three = &words[scales..].as_chunks::<3>().0[p / 2];
+    (&three[1 + p % 2], down(rows::<H>(&three[0]), 16 * (p % 2)))
 }
 
 /// 32 weights of the eight rows of half `H`: an eighth of a block.
 pub(super) struct Part<'a, const BOOK: u8, const H: usize> {
     /// The words that have codes, where those are bytes.
     bytes: [&'a Word; 2],
-    names: Names,
+    names: &'a [[u16; 16]; 4],
     /// Signs, a byte for each eight weights; of IQ2_XS two bytes, and the second register has the third and fourth eight. Of IQ1 what its shift takes
     /// away, as many bytes.
     signs: [__m256i; 2],
@@ -90,11 +150,11 @@ pub(super) struct Part<'a, const BOOK: u8, const H: usize> {
 }
 
 impl<'a, const BOOK: u8, const H: usize> Part<'a, BOOK, H> {
-    /// Part `p` of a block's eight, whose words lie as [`Book::place`] has it.
+    /// Part `p` of a block's eight, whose words lie as [`Book::place`] has it. `names` are the block's.
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub(super) fn of(words: &'a [Word], p: usize) -> Self {
-        let mut names = Names([[0; 16]; 4]);
+    pub(super) fn of(words: &'a [Word], p: usize, names: &'a Names) -> Self {
+        let names = &names.0[2 * p + H];
         let mask = |v, mask: i32| _mm256_and_si256(v, _mm256_set1_epi32(mask));
         // Part `p` of four in a word.
         let byte = |word: &Word| down(rows::<H>(word), 8 * (p % 4));
@@ -108,30 +168,23 @@ impl<'a, const BOOK: u8, const H: usize> Part<'a, BOOK, H> {
             OF_IQ2_XS => {
                 let both = &words[2..].as_chunks::<2>().0[p];
                 let codes = [rows::<H>(&both[0]), rows::<H>(&both[1])];
-                names.put(0, mask(codes[0], 0x01ff_01ff));
-                names.put(1, mask(codes[1], 0x01ff_01ff));
                 let signs = [even(_mm256_srli_epi16::<9>(codes[0])), even(_mm256_srli_epi16::<9>(codes[1]))];
                 let scales = nibbles(byte(&words[p / 4]));
                 Self { bytes: [&both[0]; 2], names, signs, scales }
             }
             OF_IQ2_S => {
                 let [codes, signs] = &words[4..].as_chunks::<2>().0[p];
-                names.put_bytes::<2>(0, rows::<H>(codes), byte(&words[2 + p / 4]), 3);
                 let scales = nibbles(byte(&words[p / 4]));
                 Self { bytes: [codes; 2], names, signs: [rows::<H>(signs); 2], scales }
             }
             OF_IQ1_S => {
-                let three = &words.as_chunks::<3>().0[p / 2];
-                let (codes, rest) = (&three[1 + p % 2], down(rows::<H>(&three[0]), 16 * (p % 2)));
-                names.put_bytes::<3>(0, rows::<H>(codes), rest, 7);
+                let (codes, rest) = iq1::<BOOK, H>(words, p);
                 let set = _mm256_srai_epi32::<31>(_mm256_slli_epi32::<16>(rest));
                 let scale = odd(mask(_mm256_srli_epi32::<12>(rest), 7));
                 Self { bytes: [codes; 2], names, signs: [mask(set, 0x0202_0202); 2], scales: [scale; 2] }
             }
             OF_IQ1_M => {
-                let three = &words[2..].as_chunks::<3>().0[p / 2];
-                let (codes, rest) = (&three[1 + p % 2], down(rows::<H>(&three[0]), 16 * (p % 2)));
-                names.put_bytes::<4>(0, rows::<H>(codes), rest, 7);
+                let (codes, rest) = iq1::<BOOK, H>(words, p);
                 // The last of each four bits comes to the second of a byte.
                 let low = _mm256_or_si256(
                     mask(_mm256_srli_epi32::<2>(rest), 2),
@@ -153,9 +206,6 @@ impl<'a, const BOOK: u8, const H: usize> Part<'a, BOOK, H> {
             }
             _ => {
                 let [first, second, signs] = &words[3..].as_chunks::<3>().0[p];
-                let high = byte(&words[1 + p / 4]);
-                names.put_bytes::<1>(0, rows::<H>(first), high, 1);
-                names.put_bytes::<1>(2, rows::<H>(second), _mm256_srli_epi32::<4>(high), 1);
                 let scale = odd(mask(down(rows::<H>(&words[0]), 4 * p), 15));
                 Self { bytes: [first, second], names, signs: [rows::<H>(signs); 2], scales: [scale; 2] }
             }
@@ -167,21 +217,21 @@ impl<'a, const BOOK: u8, const H: usize> Part<'a, BOOK, H> {
     #[target_feature(enable = "avx2")]
     pub(super) fn eight(&self, e: usize, k: usize) -> __m256i {
         let entry = |r: usize| {
-            let of_two = self.names.0[e % 2][2 * r + e / 2];
-            i64::from_le_bytes(
-                match BOOK {
-                    OF_IQ2_XXS => IQ2_XXS[usize::from(self.bytes[0][32 * H + 4 * r + e])],
-                    OF_IQ2_XS => look_up(&IQ2_XS, self.names.0[e / 2][2 * r + e % 2]),
-                    OF_IQ2_S => look_up(&IQ2_S, of_two),
-                    _ => look_up(&IQ1, of_two),
-                }
-                .map(i8::cast_unsigned),
-            )
+            let of_two = self.names[e % 2][2 * r + e / 2];
+            match BOOK {
+                OF_IQ2_XXS => &IQ2_XXS[usize::from(self.bytes[0][32 * H + 4 * r + e])],
+                OF_IQ2_XS => look_up(&IQ2_XS, self.names[e / 2][2 * r + e % 2]),
+                OF_IQ2_S => look_up(&IQ2_S, of_two),
+                _ => look_up(&IQ1, of_two),
+            }
         };
-        let levels = _mm256_setr_epi64x(entry(2 * k), entry(2 * k + 1), entry(4 + 2 * k), entry(5 + 2 * k));
+        let low = two(entry(2 * k), entry(2 * k + 1));
+        let levels = _mm256_set_m128i(two(entry(4 + 2 * k), entry(5 + 2 * k)), low);
         match BOOK {
             // The same for all 32 weights.
-            OF_IQ1_S if k == 0 => _mm256_sub_epi8(levels, _mm256_unpacklo_epi32(self.signs[0], self.signs[0])),
+            OF_IQ1_S if k == 0 => {
+                _mm256_sub_epi8(levels, _mm256_unpacklo_epi32(self.signs[0], self.signs[0]))
+            }
             OF_IQ1_S => _mm256_sub_epi8(levels, _mm256_unpackhi_epi32(self.signs[0], self.signs[0])),
             OF_IQ1_M => _mm256_sub_epi8(levels, self.bytes_of_eight(e, k)),
             _ => levels,
@@ -193,13 +243,11 @@ impl<'a, const BOOK: u8, const H: usize> Part<'a, BOOK, H> {
     #[target_feature(enable = "avx2")]
     pub(super) fn four(&self, q: usize) -> __m256i {
         let entry = |r: usize| {
-            i32::from_le_bytes(
-                match BOOK {
-                    OF_IQ3_XXS => IQ3_XXS[usize::from(self.bytes[q / 4][32 * H + 4 * r + q % 4])],
-                    _ => look_up(&IQ3_S, self.names.0[2 * (q / 4) + q % 2][2 * r + q % 4 / 2]),
-                }
-                .map(i8::cast_unsigned),
-            )
+            let entry = match BOOK {
+                OF_IQ3_XXS => &IQ3_XXS[usize::from(self.bytes[q / 4][32 * H + 4 * r + q % 4])],
+                _ => look_up(&IQ3_S, self.names[2 * (q / 4) + q % 2][2 * r + q % 4 / 2]),
+            };
+            i32::from_le_bytes(entry.map(i8::cast_unsigned))
         };
         _mm256_setr_epi32(entry(0), entry(1), entry(2), entry(3), entry(4), entry(5), entry(6), entry(7))
     }
@@ -237,11 +285,22 @@ impl<'a, const BOOK: u8, const H: usize> Part<'a, BOOK, H> {
 
 /// The entry that a name names. Names have no more bits than their grid's numbers.
 #[inline(always)]
-fn look_up<T: Copy, const M: usize>(grid: &[T; M], name: u16) -> T {
+fn look_up<T, const M: usize>(grid: &[T; M], name: u16) -> &T {
     const { assert!(M.is_power_of_two()) };
     debug_assert!(usize::from(name) < M);
     // SAFETY: `Part::of` puts nothing into names but bits that it has masked, as many as the grid of its book has.
-    unsafe { *grid.get_unchecked(usize::from(name)) }
+    unsafe { grid.get_unchecked(usize::from(name)) }
+}
+
+/// Two entries.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn two(low: &[i8; 8], high: &[i8; 8]) -> __m128i {
+    // SAFETY: eight bytes are read from arrays of eight.
+    unsafe {
+        let low = _mm_load_sd(low.as_ptr().cast());
+        _mm_castpd_si128(_mm_loadh_pd(low, high.as_ptr().cast()))
+    }
 }
 
 /// Each word shifted right.
@@ -288,10 +347,8 @@ pub(super) fn factor<const BOOK: u8, const N: usize, const H: usize>(b: &Block<N
         // Four bits of each of four sixteens.
         let [low, high] = [rows::<H>(&words(b)[0]), rows::<H>(&words(b)[1])];
         let bits = |v, mask: i32| _mm256_and_si256(v, _mm256_set1_epi32(mask));
-        let low = _mm256_or_si256(
-            bits(_mm256_srli_epi32::<12>(low), 15),
-            bits(_mm256_srli_epi32::<24>(low), 0xf0),
-        );
+        let low =
+            _mm256_or_si256(bits(_mm256_srli_epi32::<12>(low), 15), bits(_mm256_srli_epi32::<24>(low), 0xf0));
         let high = _mm256_or_si256(
             bits(_mm256_srli_epi32::<4>(high), 0xf00),
             bits(_mm256_srli_epi32::<16>(high), 0xf000),
