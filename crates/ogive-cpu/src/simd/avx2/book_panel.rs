@@ -27,7 +27,7 @@ impl Panel {
     #[target_feature(enable = "avx2,f16c")]
     pub(super) fn unpack_coded<const BOOK: u8, const F: u8, const N: usize>(&mut self, strip: &[u8]) {
         let blocks = blocks::<N>(strip);
-        let mut names = Names::NONE;
+        let mut names = Names::<BOOK>::NONE;
         self.set_len::<F>(blocks.len());
         for (b, block) in blocks.iter().enumerate() {
             if BOOK == OF_TQ1 {
@@ -36,7 +36,7 @@ impl Panel {
                 continue;
             }
             let words = words(block);
-            names.fill::<BOOK>(words);
+            names.fill(words);
             put::<_, 0>(&mut self.d[b], _mm256_castps_si256(factor::<BOOK, N, 0>(block)));
             put::<_, 1>(&mut self.d[b], _mm256_castps_si256(factor::<BOOK, N, 1>(block)));
             for p in 0..8 {

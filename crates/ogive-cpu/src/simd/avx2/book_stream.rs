@@ -66,7 +66,7 @@ fn of_book<const V: u8, const BOOK: u8, const F: u8, const N: usize>(job: &Job<'
 #[target_feature(enable = "avx2,fma,f16c")]
 fn stream<const V: u8, const BOOK: u8, const N: usize>(strip: &[u8], x: &Quantised) -> Lanes<f32> {
     let level = Level::while_waiting();
-    let (mut out, mut names) = ([_mm256_setzero_ps(); 2], Names::NONE);
+    let (mut out, mut names) = ([_mm256_setzero_ps(); 2], Names::<BOOK>::NONE);
     let of_x = x.codes.as_chunks::<256>().0.iter().zip(x.sums.as_chunks::<16>().0).zip(&x.scales);
     for (block, ((codes, sums), scale)) in blocks::<N>(strip).iter().zip(of_x) {
         let ahead = |piece, pieces| Ahead::of(block.as_flattened(), piece, pieces, level, distance(1));
@@ -76,7 +76,7 @@ fn stream<const V: u8, const BOOK: u8, const N: usize>(strip: &[u8], x: &Quantis
             ternary::<V, N>(block, codes, of_codes)
         } else {
             let words = words(block);
-            names.fill::<BOOK>(words);
+            names.fill(words);
             let mut parts = [[_mm256_setzero_si256(); 2]; 2];
             let mut raised = [_mm256_setzero_si256(); 2];
             let of_part = codes.as_chunks().0.iter().zip(sums.as_chunks().0);
@@ -124,7 +124,7 @@ const fn together(v: u8, book: u8) -> usize {
 #[target_feature(enable = "avx2")]
 fn add_part<const V: u8, const BOOK: u8, const H: usize>(
     words: &[Word],
-    names: &Names,
+    names: &Names<BOOK>,
     p: usize,
     a: &[i8; 32],
     [low, high]: [i16; 2],
@@ -202,10 +202,7 @@ fn ternary<const V: u8, const N: usize>(block: &Block<N>, codes: &[i8; 256], of_
     let fours: &[[i8; 4]] = codes.as_chunks().0;
     // A sum for each place of a digit, so that none waits for the one before.
     let mut sums = [[_mm256_setzero_si256(); 2]; 5];
-    let words: &[Word; 13] = match words(block).first_chunk() {
-        Some(words) => words,
-        None => return [_mm256_setzero_si256(); 2],
-    };
+    let words = words(block);
     macro_rules! word {
         ($w:expr, $many:literal: $($i:literal)*) => {{
             let (first, apart, _) = digits_at($w);

@@ -50,12 +50,12 @@ pub(super) fn rows<const H: usize>(word: &Word) -> __m256i {
     unsafe { _mm256_loadu_si256(word.as_ptr().add(32 * H).cast()) }
 }
 
-/// Codes of a block that are more than a byte, sixteen bits each: for each part and each half of the rows four registers, of each row two codes.
-#[derive(Debug)]
+/// Codes of a block that are more than a byte, sixteen bits each: for each part and each half of the rows four registers, of each row two codes. None has
+/// more bits than its book's codes.
 #[repr(align(64))]
-pub(super) struct Names([[[u16; 16]; 4]; 16]);
+pub(super) struct Names<const BOOK: u8>([[[u16; 16]; 4]; 16]);
 
-impl Names {
+impl<const BOOK: u8> Names<BOOK> {
     /// None so far.
     pub(super) const NONE: Self = Self([[[0; 16]; 4]; 16]);
 
@@ -63,13 +63,13 @@ impl Names {
     /// one. And they are all written before the first is read, as a read waits for what was written just before.
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub(super) fn fill<const BOOK: u8>(&mut self, words: &[Word]) {
+    pub(super) fn fill(&mut self, words: &[Word]) {
         if matches!(BOOK, OF_IQ2_XXS | OF_IQ3_XXS | OF_TQ1) {
             return;
         }
         for p in 0..8 {
-            self.fill_part::<BOOK, 0>(words, p);
-            self.fill_part::<BOOK, 1>(words, p);
+            self.fill_part::<0>(words, p);
+            self.fill_part::<1>(words, p);
         }
         // SAFETY: this is no instruction.
         unsafe { asm!("/* {} */", in(reg) self, options(nostack, preserves_flags)) };
@@ -77,7 +77,7 @@ impl Names {
 
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn fill_part<const BOOK: u8, const H: usize>(&mut self, words: &[Word], p: usize) {
+    fn fill_part<const H: usize>(&mut self, words: &[Word], p: usize) {
         let to = &mut self.0[2 * p + H];
         match BOOK {
             OF_IQ2_XS => {
@@ -153,7 +153,7 @@ impl<'a, const BOOK: u8, const H: usize> Part<'a, BOOK, H> {
     /// Part `p` of a block's eight, whose words lie as [`Book::place`] has it. `names` are the block's.
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub(super) fn of(words: &'a [Word], p: usize, names: &'a Names) -> Self {
+    pub(super) fn of(words: &'a [Word], p: usize, names: &'a Names<BOOK>) -> Self {
         let names = &names.0[2 * p + H];
         let mask = |v, mask: i32| _mm256_and_si256(v, _mm256_set1_epi32(mask));
         // Part `p` of four in a word.
@@ -283,12 +283,12 @@ impl<'a, const BOOK: u8, const H: usize> Part<'a, BOOK, H> {
     }
 }
 
-/// The entry that a name names. Names have no more bits than their grid's numbers.
+/// The entry that one of [`Names`] names, in the grid of the same book.
 #[inline(always)]
 fn look_up<T, const M: usize>(grid: &[T; M], name: u16) -> &T {
     const { assert!(M.is_power_of_two()) };
     debug_assert!(usize::from(name) < M);
-    // SAFETY: `Part::of` puts nothing into names but bits that it has masked, as many as the grid of its book has.
+    // SAFETY: `Names` of a book have no more bits than its codes, which are the numbers of its grid's entries.
     unsafe { grid.get_unchecked(usize::from(name)) }
 }
 
