@@ -2,8 +2,8 @@
 //!
 //! Their groups come from tables, a step that no product wants to know of. So some rows at a time are unpacked to one form ([`Packed::Coded`],
 //! which is what all of them come to: 256 codes, sixteen sub-scales and a factor), and its kernels multiply them. What is here is the
-//! definition; paths unpack to the same bytes faster. Where a register is a table of bytes (VBMI) a few tokens need no unpacked rows: there
-//! weights lie in strips, whose words are looked up and multiplied in registers, twice as fast.
+//! definition; paths unpack to the same bytes faster. On AVX2, and where a register is a table of bytes (VBMI), weights in strips need no unpacked rows:
+//! their words are looked up and multiplied in registers, up to twice as fast.
 
 use super::{FEW_CODED, Input, Job};
 use crate::{pool::Stripe, weight::CpuWeight};
