@@ -108,8 +108,8 @@ fn stream<const V: u8, const BOOK: u8, const N: usize>(strip: &[u8], x: &Quantis
     lanes
 }
 
-/// How many of a part's four eights, or eight fours, are added before they are scaled: those that have one scale, as far as their sums fit. Levels of
-/// two pairs do, as none is above 62, and those of all, where none is above 31.
+/// How many of a part's four eights, or eight fours, are added before they are scaled: those that have one scale, as far as sums of pairs fit 16 bits.
+/// Two always do (`2 · 2 · 127 · 62 < 2^15`), and so do IQ1_S's four, none of whose levels is above 25, and IQ3_S's eight, whose levels are at most 15.
 const fn together(v: u8, book: u8) -> usize {
     let all = if of_fours(book) { 8 } else { 4 };
     match (has_one_scale(book), v == NONE) {
@@ -147,6 +147,7 @@ fn add_part<const V: u8, const BOOK: u8, const H: usize>(
                 if has_signs(BOOK) {
                     a = _mm256_sign_epi8(a, _mm256_or_si256(part.signs_of_eight($e, k), one));
                 }
+                // Small or not, what counts here is that levels have no signs.
                 products[k] = short::<V, SMALL>(products[k], part.eight($e, k), a);
             }
             if $e % together == together - 1 {
@@ -194,8 +195,8 @@ fn across<const BOOK: u8>(sums: [__m256i; 2]) -> __m256i {
     _mm256_add_epi32(first, second)
 }
 
-/// Sums of a block of TQ1_0, whose digits are one too large, so that `of_codes`, the sum of all activations, is taken away. All products of a lane fit
-/// 16 bits: `64 · 2 · 127 · 2 < 2^15`.
+/// Sums of a block of TQ1_0, whose digits are one too large, so that `of_codes`, the sum of all activations, is taken away. Products of a lane, one of each
+/// word, fit 16 bits: `13 · 2 · 127 · 2 < 2^15`.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn ternary<const V: u8, const N: usize>(block: &Block<N>, codes: &[i8; 256], of_codes: i32) -> [__m256i; 2] {
@@ -204,7 +205,7 @@ fn ternary<const V: u8, const N: usize>(block: &Block<N>, codes: &[i8; 256], of_
     let mut sums = [[_mm256_setzero_si256(); 2]; 5];
     let words = words(block);
     macro_rules! word {
-        ($w:expr, $many:literal: $($i:literal)*) => {{
+        ($w:expr, $($i:literal)*) => {{
             let (first, apart, _) = digits_at($w);
             let mut rest = [digits_of(rows::<0>(&words[$w])), digits_of(rows::<1>(&words[$w]))];
             $({
@@ -218,13 +219,14 @@ fn ternary<const V: u8, const N: usize>(block: &Block<N>, codes: &[i8; 256], of_
             })*
         }};
     }
+    // In two loops, so that a compiler knows how far digits are from each other.
     for w in 0..8 {
-        word!(w, 5: 0 1 2 3 4);
+        word!(w, 0 1 2 3 4);
     }
     for w in 8..12 {
-        word!(w, 5: 0 1 2 3 4);
+        word!(w, 0 1 2 3 4);
     }
-    word!(12, 4: 0 1 2 3);
+    word!(12, 0 1 2 3);
     let mut out = [_mm256_set1_epi32(-of_codes); 2];
     for sums in sums {
         out[0] = add_short::<V>(out[0], sums[0]);

@@ -387,7 +387,7 @@ pub(super) fn digit(v: __m256i) -> (__m256i, __m256i) {
 }
 
 /// Where the first digits of a word of TQ1_0 are, in fours, how far the next are from them, and how many there are.
-pub(super) const fn digits_at(w: usize) -> (usize, usize, usize) {
+pub(in crate::simd) const fn digits_at(w: usize) -> (usize, usize, usize) {
     match w {
         0..8 => (w, 8, 5),
         8..12 => (32 + w, 4, 5),

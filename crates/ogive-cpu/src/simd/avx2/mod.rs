@@ -7,7 +7,7 @@ pub(super) mod ahead;
 pub(super) mod book;
 mod book_panel;
 mod book_stream;
-mod book_strip;
+pub(super) mod book_strip;
 pub(super) mod codes;
 pub(super) mod columns;
 pub(super) mod dense;

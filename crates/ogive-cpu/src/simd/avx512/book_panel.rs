@@ -5,13 +5,13 @@
 #![allow(clippy::needless_range_loop)]
 
 use super::{
-    book_stream::{TQ1, digits, digits_at, factor, index, levels, part},
+    book_stream::{TQ1, digits, factor, index, levels, part},
     panel::{Panel, Scaling, bytes, put},
     strip,
 };
 use crate::{
     linear::{RAISE, STRIP},
-    simd::avx2::panel::Lanes,
+    simd::avx2::{book_strip::digits_at, panel::Lanes},
 };
 use std::arch::x86_64::*;
 

@@ -21,6 +21,7 @@ use crate::{
     pool::Stripe,
     simd::avx2::{
         ahead::{AHEAD, Ahead, Level},
+        book_strip::digits_at,
         codes,
         panel::Lanes,
     },
@@ -167,15 +168,6 @@ static DIGITS: Split<256> = {
     }
     book::split(&digits)
 };
-
-/// Where the first digits of a word of TQ1_0 are, in fours, how far the next are from them, and how many there are.
-pub(super) const fn digits_at(w: usize) -> (usize, usize, usize) {
-    match w {
-        0..8 => (w, 8, 5),
-        8..12 => (32 + w, 4, 5),
-        _ => (60, 1, 4),
-    }
-}
 
 /// The digits of word `w`, of which the last has one less.
 #[inline]
