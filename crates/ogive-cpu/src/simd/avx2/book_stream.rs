@@ -3,6 +3,8 @@
 //! A sign turns the activation and not the level, which stays without one and small, so that sums of two products or more fit 16 bits. For several
 //! tokens that would be an instruction each, so two of them are unpacked for already.
 #![allow(unsafe_code)]
+// An index counts words, and says where their digits are.
+#![allow(clippy::needless_range_loop)]
 
 use super::{
     Ahead, SCRATCH, SLICE,
