@@ -28,7 +28,7 @@
 // of those not rounded. What of a query, or of a cache with a wider range, is beyond that of f16 is cut to it: as an infinity it would spoil
 // its whole row.
 // Defines: HALF, ELEMENT, SAME if that is HALF, K_DIM and V_DIM in eights, VECTOR, GROUP, KEYS, SIXTEENS of a warp's queries, one where no
-// device has `cp.async`; CAUSAL; MUTUAL; CHUNKED; KIND1 to KIND3; PAGED, or rows lie end to end, a block of `block_len` 1 each.
+// device has `cp.async`; CAUSAL; MUTUAL; AFTER; CHUNKED; KIND1 to KIND3; PAGED, or rows lie end to end, a block of `block_len` 1 each.
 
 #define ROWS (64 * SIXTEENS)
 #define K_PAD ((K_DIM + 31) / 32 * 32)
@@ -53,7 +53,7 @@
 // The sum of a lane's weights of a tile beyond which they are made smaller: far below what f16 holds.
 #define MOST 256.0f
 // Tokens that a warp's last row sees and its first does not, at most, unless the step says how many.
-#ifdef CAUSAL
+#if defined(CAUSAL) || defined(AFTER)
 #define LATER ((16 * SIXTEENS + GROUP - 2) / GROUP)
 #else
 #define LATER 0

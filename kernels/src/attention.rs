@@ -311,5 +311,29 @@ pub const ATTEND_MMA: Source = Source {
             ("KEYS", "64"),
             ("SIXTEENS", "2"),
         ],
+        // As EmbeddingGemma's layers have it that look around a token.
+        &[
+            ("HALF", "f16"),
+            ("ELEMENT", "f32"),
+            ("K_DIM", "256"),
+            ("V_DIM", "256"),
+            ("VECTOR", "1"),
+            ("GROUP", "3"),
+            ("KEYS", "32"),
+            ("SIXTEENS", "1"),
+            ("AFTER", "256"),
+        ],
+        // And ModernBERT's.
+        &[
+            ("HALF", "f16"),
+            ("ELEMENT", "f32"),
+            ("K_DIM", "64"),
+            ("V_DIM", "64"),
+            ("VECTOR", "1"),
+            ("GROUP", "1"),
+            ("KEYS", "64"),
+            ("SIXTEENS", "2"),
+            ("AFTER", "64"),
+        ],
     ],
 };

@@ -11,7 +11,8 @@
 // contracts one of them and not the other.
 //
 // Defines: K_DIM, V_DIM, VECTOR, ELEMENT; HEADS, one unless said otherwise; PAGED if keys and values are in the cache and not rows laid
-// end to end; CAUSAL, and MUTUAL beside it if rows of the step see each other to both sides; CHUNKED if `window` is the length of the chunks that
+// end to end; CAUSAL, and MUTUAL beside it if rows of the step see each other to both sides; AFTER, how many tokens behind its own place a row
+// sees at most, if that is bounded; CHUNKED if `window` is the length of the chunks that
 // sequences are cut into, of which a row sees its own; WARPS, four unless said otherwise; KIND1 to KIND3, the kinds of the options, none unless
 // said otherwise.
 
@@ -96,6 +97,9 @@ struct Sight {
 #else
         s.end = min(s.end, s.here + 1u);
 #endif
+#endif
+#ifdef AFTER
+        s.end = min(s.end, s.here + 1u + AFTER);
 #endif
 #ifdef CHUNKED
         s.begin = s.here - s.here % window;

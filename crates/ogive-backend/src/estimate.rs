@@ -92,11 +92,6 @@ impl Estimate {
         Ok(self.ledger.take(shape, self.size(shape)))
     }
 
-    /// A tensor of so many elements that a step makes on the host and drops again, without the elements: an upload would count as there to stay.
-    pub fn passing(&self, shape: Shape, elements: usize) -> Tensor {
-        self.ledger.take(shape, (self.sizes.piece)((elements as u64).saturating_mul(4)))
-    }
-
     fn size(&self, shape: Shape) -> u64 {
         (self.sizes.piece)(shape.dims().iter().fold(4u64, |n, d| n.saturating_mul(*d as u64)))
     }

@@ -174,6 +174,9 @@ pub enum AttnOption {
     Mutual,
     /// A query sees this many tokens back, itself included.
     Window(usize),
+    /// A query sees no more than this many tokens behind its own place: with a [`Window`](Self::Window), and without [`Causal`](Self::Causal), what is
+    /// around it ([`AttnSpec::around`]).
+    Ahead(usize),
     /// Sequences are cut into chunks of this many tokens, and a query sees none before its own (as Llama 4 has it). A chunk of 0 is one of 1.
     Chunk(usize),
     /// `cap * tanh(score / cap)`
@@ -231,6 +234,15 @@ impl AttnSpec {
     pub fn window(&self) -> Option<usize> {
         self.options.iter().find_map(|o| if let AttnOption::Window(w) = o { Some(*w) } else { None })
     }
+    /// A query sees so many tokens before and so many behind it, and itself.
+    #[must_use]
+    pub fn around(self, reach: usize) -> Self {
+        self.with(AttnOption::Window(reach.saturating_add(1))).with(AttnOption::Ahead(reach))
+    }
+    /// How many tokens behind its own place a query sees at most, if that is bounded by an option.
+    pub fn ahead(&self) -> Option<usize> {
+        self.options.iter().find_map(|o| if let AttnOption::Ahead(n) = o { Some(*n) } else { None })
+    }
     /// Whether a query sees no later token, but for those that it came in with.
     pub fn looks_back(&self) -> bool {
         self.options.iter().any(|o| matches!(o, AttnOption::Causal))
@@ -254,6 +266,7 @@ impl AttnSpec {
     /// The same of a query that sees tokens before `until`, where it looks back: its own place or, of those that came in together, the last one's.
     pub fn visible_until(&self, here: usize, until: usize, context: usize) -> std::ops::Range<usize> {
         let end = if self.looks_back() { context.min(until) } else { context };
+        let end = self.ahead().map_or(end, |n| end.min((here + 1).saturating_add(n)));
         let begin = self.window().map_or(0, |w| (here + 1).saturating_sub(w));
         let begin = begin.max(self.chunk().map_or(0, |n| here - here % n));
         begin.min(end)..end

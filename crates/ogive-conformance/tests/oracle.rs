@@ -122,6 +122,7 @@ fn attention_options_do_what_they_say_or_fail() {
     assert_eq!(down(attend(&[], 3)), [1., 1., 1.]);
     assert_eq!(down(attend(&[Causal], 3)), [0., 0.5, 1.]);
     assert_eq!(down(attend(&[Causal, Window(2)], 3)), [0., 0.5, 1.5]);
+    assert_eq!(down(attend(&[Window(2), Ahead(1)], 4)), [0.5, 1., 2., 2.5]);
     assert_eq!(down(attend(&[Causal, Sinks(up(&[0.0], [1]))], 2)), [0., 1. / 3.]);
     assert_eq!(down(attend(&[Causal, Alibi(Arc::from([1000.0]))], 3)), [0., 1., 2.]);
     let never = f32::NEG_INFINITY;

@@ -65,6 +65,14 @@ impl<'a> Call<'a> {
         if on { self.define(name, 1) } else { self }
     }
 
+    /// A define that is a number, where there is one.
+    pub(crate) fn given(self, name: &'static str, value: Option<usize>) -> Self {
+        match value {
+            Some(value) => self.define(name, value),
+            None => self,
+        }
+    }
+
     /// Begins when the kernel before is done, if `x` is for the kernel to read before it waits for that and may be its work.
     pub(crate) fn after(mut self, x: &Tensor) -> Self {
         self.overlaps &= Device::is_as_sent(x);

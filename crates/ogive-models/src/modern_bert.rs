@@ -1,10 +1,10 @@
 //! ModernBERT (Warner et al. 2024, <https://arxiv.org/abs/2412.13663>): an encoder with rotary positions, gated MLPs, norms before each part, and
 //! layers of which two in three look at their neighbourhood alone; gte-modernbert, modernbert-embed.
 //!
-//! The reference is transformers' `modeling_modernbert`. What is far from a token is masked for local layers, where a text is so long that any of it
-//! is: on backends a window looks back only, and one to both sides would be an option of all of them for what these few layers do.
+//! The reference is transformers' `modeling_modernbert`. Local layers look around a token by an option of attention, which every backend has, and not by
+//! a mask, which would grow with the square of a text.
 
-use ogive_nn::backend::{Activation, AttnOption, AttnSpec, Axis, LayerCache, Rope};
+use ogive_nn::backend::{Activation, AttnSpec, Axis, LayerCache, Rope};
 use ogive_nn::tensor::{Error, Result, Tensor, serde_json::json};
 use ogive_nn::{Classifier, Config, Embedding, LayerNorm, Linear, Loader, Model, Pooling, Step, activation};
 
@@ -14,8 +14,6 @@ struct ModernBert {
     norm: LayerNorm,
     blocks: Vec<Block>,
     last_norm: LayerNorm,
-    /// How far a token sees to either side in layers that are `local`.
-    reach: usize,
 }
 
 #[derive(Debug)]
@@ -31,7 +29,6 @@ struct Block {
     down: Linear,
     spec: AttnSpec,
     rope: Rope,
-    local: bool,
 }
 
 /// Reads a checkpoint with Hugging Face's names, with or without `model.` before them.
@@ -54,6 +51,8 @@ pub fn load(c: &Config, file: &Loader<'_>) -> Result<Box<dyn Model>> {
     };
     let global = turned("global_rope_theta", "rope_theta", 160_000.0)?;
     let local = turned("local_rope_theta", "rope_local_base_freq", 10_000.0)?;
+    // How far a token sees to either side.
+    let around = spec.clone().around(c.usize_or("local_attention", 128)? / 2);
     let block = |i| {
         let l = l.at("layers").at(i);
         Ok(Block {
@@ -64,9 +63,8 @@ pub fn load(c: &Config, file: &Loader<'_>) -> Result<Box<dyn Model>> {
             up: l.linear("mlp.Wi")?,
             down: l.linear("mlp.Wo")?,
             act,
-            spec: spec.clone(),
+            spec: if is_local(i) { around.clone() } else { spec.clone() },
             rope: if is_local(i) { local.clone() } else { global.clone() },
-            local: is_local(i),
         })
     };
     Ok(Box::new(ModernBert {
@@ -74,7 +72,6 @@ pub fn load(c: &Config, file: &Loader<'_>) -> Result<Box<dyn Model>> {
         norm: l.layer_norm("embeddings.norm", eps)?,
         blocks: (0..c.usize("num_hidden_layers")?).map(block).collect::<Result<_>>()?,
         last_norm: l.layer_norm("final_norm", eps)?,
-        reach: c.usize_or("local_attention", 128)? / 2,
     }))
 }
 
@@ -102,16 +99,14 @@ fn parts<const N: usize>(all: Vec<Tensor>) -> Result<[Tensor; N]> {
 }
 
 impl Block {
-    /// `[n, dim] -> [n, dim]`; `far`, `[n, longest text]`, hides what is far from a token.
-    fn forward(&self, s: &Step<'_>, x: Tensor, far: Option<&Tensor>) -> Result<Tensor> {
+    /// `[n, dim] -> [n, dim]`
+    fn forward(&self, s: &Step<'_>, x: Tensor) -> Result<Tensor> {
         let (b, n, heads, dim) = (s.backend, x.shape().rows(), self.spec.heads, self.spec.k_dim);
         let h = self.attn_norm.as_ref().map_or_else(|| Ok(x.clone()), |norm| norm.forward(s, &x))?;
         let qkv = self.qkv.forward(s, &h)?; // [n, 3 * dim]
         let [q, k, v] = parts(b.split(&qkv, Axis::Cols, &[heads * dim; 3])?)?;
         let [q, k] = [q, k].map(|x| b.rope(x.reshape([n, heads, dim])?, &self.rope, s.plan));
-        let masked = |far: &Tensor| self.spec.clone().with(AttnOption::Mask(far.clone()));
-        let spec = far.filter(|_| self.local).map_or_else(|| self.spec.clone(), masked);
-        let h = b.attend(&q?, &k?, &v, &spec, s.plan)?; // [n, dim]
+        let h = b.attend(&q?, &k?, &v, &self.spec, s.plan)?; // [n, dim]
         let x = b.add(x, &self.o.forward(s, &h)?)?;
         let both = self.up.forward(s, &self.mlp_norm.forward(s, &x)?)?; // [n, 2 * ffn]
         let halves = [both.shape().cols() / 2; 2];
@@ -136,9 +131,8 @@ impl Model for ModernBert {
     fn hidden(&self, s: &Step<'_>) -> Result<Tensor> {
         s.whole_texts()?;
         let mut x = self.norm.forward(s, &self.tokens.forward(s)?)?; // [n, dim]
-        let far = s.around(self.reach)?;
         for (i, block) in self.blocks.iter().enumerate() {
-            x = block.forward(s, x, far.as_ref())?;
+            x = block.forward(s, x)?;
             s.observe(|| format!("layers.{i}"), &x);
         }
         self.last_norm.forward(s, &x)

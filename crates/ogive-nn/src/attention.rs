@@ -82,7 +82,7 @@ impl Attention {
     /// the cache layer it owns. With `None` for `rope` nothing turns, and queries and keys do not know where they stand.
     ///
     /// # Errors
-    /// If key heads do not share the query heads evenly, if there is a window though the attention looks to both sides, or if a projection
+    /// If key heads do not share the query heads evenly, if there is a window that looks back alone though the attention looks to both sides, or if a projection
     /// has another number of outputs than its heads have elements; else as [all that read](Loader#errors).
     pub fn load(
         l: &Loader<'_>,
@@ -463,8 +463,8 @@ fn widths(spec: &AttnSpec, gated: bool) -> Result<[usize; 3]> {
         let why = format!("{} query heads cannot share {} key and value heads", spec.heads, spec.kv_heads);
         return Err(Error::invalid("config", why));
     }
-    if !spec.looks_back() && spec.reach().is_some() {
-        let why = "`is_causal` is off and layers have a window; one to both sides of a token is not known";
+    if !spec.looks_back() && spec.reach().is_some() && spec.ahead().is_none() {
+        let why = "`is_causal` is off and layers have a window, which is not said to be one to both sides";
         return Err(Error::unsupported("config", why));
     }
     let width = |heads: usize, dim: usize| {

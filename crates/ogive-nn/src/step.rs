@@ -1,14 +1,8 @@
 //! What a layer needs besides its input.
 
-use crate::backend::{AttnOption, AttnSpec, Backend, Cache, Estimate, Plan, Span};
+use crate::backend::{AttnOption, AttnSpec, Backend, Cache, Plan};
 use crate::tensor::{Error, Result, Tensor};
-use std::{any::Any, borrow::Cow, fmt};
-
-/// Leaves nothing of any score, and is no infinity: from one of these another cannot be subtracted.
-const HIDDEN: f32 = -1e30;
-
-/// Elements of a mask at most: a GiB, of a text of 16,384 tokens.
-const MOST: usize = 1 << 28;
+use std::{borrow::Cow, fmt};
 
 /// Sees intermediate results by name, for comparing layers with another implementation.
 pub type Observer<'a> = &'a (dyn Fn(&str, &Tensor) + 'a);
@@ -59,46 +53,6 @@ impl<'a> Step<'a> {
             "encoder",
             format!("{why}; each token sees all others, so a text must be whole in one"),
         ))
-    }
-
-    /// What hides from each token those that are more than `reach` tokens before or behind it, to be added to scores
-    /// ([`AttnOption::Mask`]). `None` where no text is so long. `[n, longest text]`
-    ///
-    /// # Errors
-    /// If it has more than 2^28 elements, which is one text of 16,384 tokens; else as [all operators](crate::backend::Backend#errors).
-    pub fn around(&self, reach: usize) -> Result<Option<Tensor>> {
-        let batch = self.plan.batch();
-        let (n, longest) = (batch.tokens.len(), batch.spans.iter().map(Span::context).max().unwrap_or(0));
-        if longest.saturating_sub(1) <= reach {
-            return Ok(None);
-        }
-        let many = || {
-            let why = format!(
-                "{n} tokens in a step, the longest text of {longest}, need a mask of more than a GiB"
-            );
-            Error::invalid(
-                "mask",
-                format!("{why}; cut texts (`max_tokens` with `truncate`), or give fewer at a time"),
-            )
-        };
-        let size = n.saturating_mul(longest);
-        // It looks at no values, and counts what is refused elsewhere as the most that is not.
-        if let Some(estimate) = (self.backend as &dyn Any).downcast_ref::<Estimate>() {
-            return Ok(Some(estimate.passing([n, longest].into(), size.min(MOST))));
-        }
-        let size = Some(size).filter(|size| *size <= MOST).ok_or_else(many)?;
-        let mut values = Vec::new();
-        let short = |e| Error::invalid("mask", format!("there is no memory for {size} numbers: {e}"));
-        values.try_reserve_exact(size).map_err(short)?;
-        values.resize(size, 0.0);
-        for span in &batch.spans {
-            let rows = values.chunks_exact_mut(longest).skip(span.start).take(span.len);
-            for (here, row) in (span.past..).zip(rows) {
-                let far = row.iter_mut().enumerate().filter(|(t, _)| t.abs_diff(here) > reach);
-                far.for_each(|(_, to)| *to = HIDDEN);
-            }
-        }
-        self.backend.upload(&values, [n, longest].into()).map(Some)
     }
 
     /// Shows an intermediate result to whoever looks on. `name` is only made where someone does.

@@ -44,7 +44,8 @@ fn options<'a>(spec: &'a AttnSpec, n: usize, longest: usize) -> Result<(Vec<Edit
     };
     for option in &spec.options {
         match option {
-            AttnOption::Causal | AttnOption::Mutual | AttnOption::Window(_) | AttnOption::Chunk(_) => {}
+            AttnOption::Causal | AttnOption::Mutual => {}
+            AttnOption::Window(_) | AttnOption::Ahead(_) | AttnOption::Chunk(_) => {}
             AttnOption::SoftCap(cap) => edits.push(Edit::SoftCap(f64::from(*cap))),
             AttnOption::Alibi(slopes) => {
                 per_head("slopes", slopes.len())?;

@@ -5,6 +5,7 @@
 pub(crate) enum Fault {
     Nothing,
     IgnoresWindow,
+    IgnoresAhead,
     IgnoresChunk,
     IgnoresCausal,
     IgnoresMutual,

@@ -35,6 +35,7 @@ impl Mutant {
         let fault = self.fault;
         spec.options.retain(|o| match o {
             AttnOption::Window(_) => fault != IgnoresWindow,
+            AttnOption::Ahead(_) => fault != IgnoresAhead,
             AttnOption::Chunk(_) => fault != IgnoresChunk,
             AttnOption::Causal => fault != IgnoresCausal,
             AttnOption::Mutual => fault != IgnoresMutual,

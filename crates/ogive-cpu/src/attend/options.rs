@@ -41,6 +41,7 @@ pub(super) struct Options<'a> {
     /// For each row how far it sees beyond its own place, where some rows see each other to both sides.
     ends: Option<&'a [usize]>,
     window: Option<usize>,
+    ahead: Option<usize>,
     chunk: Option<usize>,
     /// What to do to each score.
     pub(super) edits: Vec<Edit<'a>>,
@@ -51,8 +52,8 @@ pub(super) struct Options<'a> {
 impl<'a> Options<'a> {
     /// Reads the options of `spec` for a step; an error for one this backend does not know, or whose numbers do not fit.
     pub(super) fn new(at: &'static str, spec: &'a AttnSpec, step: &'a Extent) -> Result<Self> {
-        let (ends, window, chunk) = (step.ends.as_deref(), None, spec.chunk());
-        let mut options = Self { causal: false, ends, window, chunk, edits: Vec::new(), sinks: None };
+        let (ends, window, ahead, chunk) = (step.ends.as_deref(), spec.window(), spec.ahead(), spec.chunk());
+        let mut options = Self { causal: false, ends, window, ahead, chunk, edits: Vec::new(), sinks: None };
         let per_head = |what: &str, n: usize| match n == spec.heads {
             true => Ok(()),
             false => Err(Error::invalid(at, format!("{n} {what} for {} heads", spec.heads))),
@@ -62,9 +63,8 @@ impl<'a> Options<'a> {
                 AttnOption::Causal => options.causal = true,
                 // The step says whose rows these are.
                 AttnOption::Mutual => {}
-                // The first counts, as where the specification is read.
-                AttnOption::Window(w) => options.window = options.window.or(Some(*w)),
-                AttnOption::Chunk(_) => {}
+                // The first of each counts, where the specification is read.
+                AttnOption::Window(_) | AttnOption::Ahead(_) | AttnOption::Chunk(_) => {}
                 AttnOption::SoftCap(cap) => options.edits.push(Edit::SoftCap(*cap)),
                 AttnOption::Alibi(slopes) => {
                     per_head("slopes", slopes.len())?;
@@ -94,6 +94,7 @@ impl<'a> Options<'a> {
     pub(super) fn visible(&self, row: usize, here: usize, context: usize) -> Range<usize> {
         let until = self.ends.map_or(here + 1, |ends| ends[row]);
         let end = if self.causal { context.min(until) } else { context };
+        let end = self.ahead.map_or(end, |n| end.min((here + 1).saturating_add(n)));
         let begin = self.window.map_or(0, |w| (here + 1).saturating_sub(w));
         let begin = begin.max(self.chunk.map_or(0, |n| here - here % n));
         begin.min(end)..end

@@ -193,9 +193,12 @@ mod tests {
         };
         for (heads, kv_heads, k_dim, v_dim) in [(3, 3, 72, 72), (4, 2, 80, 24), (2, 2, 64, 64), (6, 2, 12, 5)]
         {
-            for options in
-                [vec![], vec![AttnOption::Causal], vec![AttnOption::Causal, AttnOption::Window(37)]]
-            {
+            for options in [
+                vec![],
+                vec![AttnOption::Causal],
+                vec![AttnOption::Causal, AttnOption::Window(37)],
+                vec![AttnOption::Window(38), AttnOption::Ahead(37)],
+            ] {
                 let mut batch = Batch::default();
                 // A whole text, one that goes on, and a short one, with rows of nobody's behind them.
                 for (len, past) in [(301, 0), (140, 333), (7, 0)] {

@@ -46,6 +46,8 @@ pub(super) struct Options {
     /// Tokens of a window, or of a chunk where sequences are cut into such.
     pub(super) window: u32,
     pub(super) chunked: bool,
+    /// Tokens behind its own place that a row sees, if they are bounded.
+    pub(super) ahead: Option<usize>,
     pub(super) edits: [(u32, f32, Address); EDITS],
     pub(super) sinks: Address,
     pub(super) mask_width: usize,
@@ -59,6 +61,8 @@ fn options(device: &Device, at: &str, spec: &AttnSpec, n: usize, step: &CudaPlan
         mutual: false,
         window: u32::MAX,
         chunked: spec.chunk().is_some(),
+        // A kernel adds it to a position, in 32 bits; none is as far ahead as half of these count.
+        ahead: spec.ahead().filter(|n| i32::try_from(*n).is_ok()),
         edits: [(0, 0.0, 0); EDITS],
         sinks: 0,
         mask_width: 0,
@@ -73,7 +77,7 @@ fn options(device: &Device, at: &str, spec: &AttnSpec, n: usize, step: &CudaPlan
         match option {
             AttnOption::Causal => o.causal = true,
             AttnOption::Mutual => o.mutual = step.mutual,
-            AttnOption::Window(_) | AttnOption::Chunk(_) => {}
+            AttnOption::Window(_) | AttnOption::Ahead(_) | AttnOption::Chunk(_) => {}
             AttnOption::SoftCap(cap) => edits.push((1, *cap, 0)),
             AttnOption::Alibi(slopes) => {
                 per_head("slopes", slopes.len())?;
@@ -338,6 +342,7 @@ fn launch(
             .flag("CAUSAL", options.causal)
             .flag("MUTUAL", options.mutual)
             .flag("CHUNKED", options.chunked)
+            .given("AFTER", options.ahead)
             .at(q)
             .at(rows.k)
             .long(rows.k_bytes)

@@ -112,6 +112,7 @@ pub(super) fn launch(
         .flag("CAUSAL", o.causal)
         .flag("MUTUAL", o.mutual)
         .flag("CHUNKED", o.chunked)
+        .given("AFTER", o.ahead)
         .flag("SAME", element == compute.name())
         .at(q)
         .at(rows.k)

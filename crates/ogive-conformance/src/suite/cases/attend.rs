@@ -8,7 +8,7 @@ use ogive_backend::tensor::{Result, Tensor};
 use ogive_backend::{AttnOption, AttnSpec, Backend, Batch, Plan};
 use std::sync::Arc;
 
-use AttnOption::{Alibi, Causal, Chunk, Mask, Mutual, Other, Sinks, SoftCap, Window};
+use AttnOption::{Ahead, Alibi, Causal, Chunk, Mask, Mutual, Other, Sinks, SoftCap, Window};
 
 /// Past and rows of each sequence, and rows of nobody.
 type Spans = (&'static [(usize, usize)], usize);
@@ -48,7 +48,7 @@ impl Numbers<'_> {
 }
 
 pub(super) fn add(cases: &mut Vec<Case>) {
-    let all: [(&str, Options); 17] = [
+    let all: [(&str, Options); 20] = [
         ("no-options", |_, _| Ok(vec![])),
         ("causal", |_, _| Ok(vec![Causal])),
         ("mutual", |_, _| Ok(vec![Causal, Mutual])),
@@ -56,6 +56,9 @@ pub(super) fn add(cases: &mut Vec<Case>) {
         ("mutual-without-causal", |_, _| Ok(vec![Mutual])),
         ("window", |_, _| Ok(vec![Causal, Window(3)])),
         ("window-without-causal", |_, _| Ok(vec![Window(3)])),
+        ("around", |_, _| Ok(vec![Window(3), Ahead(2)])),
+        ("ahead", |_, _| Ok(vec![Ahead(1)])),
+        ("ahead-of-mutual", |_, _| Ok(vec![Causal, Mutual, Ahead(1), Ahead(0)])),
         ("chunks", |_, _| Ok(vec![Causal, Chunk(3)])),
         ("chunks-without-causal", |_, _| Ok(vec![Chunk(2)])),
         ("soft-cap", |_, _| Ok(vec![Causal, SoftCap(2.0)])),
@@ -86,14 +89,17 @@ pub(super) fn add(cases: &mut Vec<Case>) {
     }));
 
     // So many queries that keys are laid for all of them.
-    cases.push(Case::new("attend/mutual-many", |lab| {
-        for options in
-            [(|_, _| Ok(vec![Causal, Mutual])) as Options, |_, _| Ok(vec![Causal, Mutual, Window(40)])]
-        {
-            attend(lab, (&[(3, 130), (250, 70)], 0), [4, 2, 16, 16], options);
-        }
-        Ok(())
-    }));
+    let many: [(&str, &[Options]); 2] = [
+        ("mutual", &[|_, _| Ok(vec![Causal, Mutual]), |_, _| Ok(vec![Causal, Mutual, Window(40)])]),
+        // Ends of two rows in one tile of keys and in different ones.
+        ("around", &[|_, _| Ok(vec![Window(41), Ahead(40)]), |_, _| Ok(vec![Ahead(3), SoftCap(2.0)])]),
+    ];
+    for (name, all) in many {
+        cases.push(Case::new(format!("attend/{name}-many"), move |lab| {
+            all.iter().for_each(|of| attend(lab, (&[(3, 130), (250, 70)], 0), [4, 2, 16, 16], *of));
+            Ok(())
+        }));
+    }
 
     // Vision towers' heads, which are no multiples of 32, of patches that see each other, in windows and all of them.
     cases.push(Case::new("attend/towers", |lab| {

@@ -28,6 +28,7 @@ pub(super) enum Choice {
     Causal,
     Mutual,
     Window(usize),
+    Ahead(usize),
     Chunk(usize),
     SoftCap,
     Sinks,
@@ -99,7 +100,8 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
             }));
         }
     }
-    let shapes: [(&str, Setting); 8] = [
+    let shapes: [(&str, Setting); 9] = [
+        ("around", Setting { options: &[Window(4), Ahead(2)], ..BASE }),
         ("heads/one", Setting { heads: 1, kv_heads: 1, ..BASE }),
         ("heads/no-groups", Setting { heads: 3, kv_heads: 3, ..BASE }),
         ("heads/groups-of-7", Setting { heads: 14, kv_heads: 2, ..BASE }),
@@ -237,6 +239,7 @@ impl Setting {
                 Causal => AttnOption::Causal,
                 Mutual => AttnOption::Mutual,
                 Window(w) => AttnOption::Window(*w),
+                Ahead(n) => AttnOption::Ahead(*n),
                 Chunk(n) => AttnOption::Chunk(*n),
                 SoftCap => AttnOption::SoftCap(3.0),
                 Sinks => AttnOption::Sinks(up(b, &per_head(|h| 2.0 - h), &[self.heads])?),
