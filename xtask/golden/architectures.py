@@ -14,6 +14,7 @@ import lfm2_moe
 import mamba2
 import minimax_m2
 import nemotron_h
+import pieces
 import qwen3_5
 import vision
 from nomic_bert import NomicBertConfig, NomicBertModel
@@ -706,6 +707,16 @@ ENCODERS = {
             reference_compile=False, pad_token_id=1, bos_token_id=0, eos_token_id=2, cls_token_id=0, sep_token_id=2,
         ),
     ),
+    # Its windows reach half as far as their number, to both sides: here less far than the shorter prompt is long.
+    "embedding-gemma": (
+        "gemma3_text",
+        dict(
+            BASE, vocab_size=pieces.GEMMA_SIZE, num_hidden_layers=4, head_dim=12, intermediate_size=40, sliding_window=9,
+            query_pre_attn_scalar=12, layer_types=["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"],
+            rope_theta=1e6, rope_local_base_freq=1e4, tie_word_embeddings=True, use_bidirectional_attention=True,
+            pad_token_id=0, eos_token_id=1, bos_token_id=2,
+        ),
+    ),
     # These rank texts.
     "modern-bert-reranker": (
         "modernbert",
@@ -731,8 +742,20 @@ ENCODERS = {
     ),
 }
 RERANKERS = ["modern-bert-reranker", "bert-reranker", "roberta-reranker"]
+# A language model that is asked, and says yes or no: Qwen3-Reranker.
+ASKED = {
+    "qwen3-reranker": (
+        "qwen3",
+        dict(BASE, vocab_size=pieces.QWEN_SIZE, head_dim=12, max_position_embeddings=512, tie_word_embeddings=True, bos_token_id=None, eos_token_id=0),
+    ),
+}
 # How sentence-transformers is told to pool.
-POOLING = {"bert": "cls_token", "nomic-bert": "mean_tokens", "xlm-roberta": "cls_token", "modern-bert": "mean_tokens"}
+POOLING = {
+    "bert": "cls_token", "nomic-bert": "mean_tokens", "xlm-roberta": "cls_token", "modern-bert": "mean_tokens",
+    "embedding-gemma": "mean_tokens",
+}
+# Sizes of the layers that vectors go through, without biases and activations.
+DENSE = {"embedding-gemma": [(48, 72), (72, 48)]}
 
 
 # Models that also see, `-vision` behind the names of what they are in `vision.py`.
@@ -741,6 +764,8 @@ SEEING = {f"{name}-vision": name for name in vision.MODELS}
 
 def folder(name):
     """Where the tests look for it, from the repository's root."""
+    if name in ASKED:
+        return f"crates/ogive/tests/rerankers/{name.removesuffix('-reranker')}"
     if name in SEEING:
         return f"crates/ogive-models/tests/vision/{SEEING[name]}"
     return "examples/outside/golden" if name == "gpt-neox" else f"crates/ogive-models/tests/golden/{name}"
@@ -757,9 +782,9 @@ def build(name):
         config = AutoConfig.for_model(model_type, **settings)
         if name in RERANKERS:
             return AutoModelForSequenceClassification.from_config(config, attn_implementation="eager").eval()
-        pooler = {} if name == "modern-bert" else dict(add_pooling_layer=False)
+        pooler = {} if name in ["modern-bert", "embedding-gemma"] else dict(add_pooling_layer=False)
         return AutoModel.from_config(config, **pooler, attn_implementation="eager").eval()
-    model_type, settings = ARCHITECTURES[name]
+    model_type, settings = {**ARCHITECTURES, **ASKED}[name]
     if model_type.startswith("qwen3_5"):
         return qwen3_5.build(model_type, settings)
     if model_type == "gemma3n":

@@ -33,7 +33,7 @@ from safetensors.torch import save_file
 import pieces
 import texts
 import vision
-from architectures import ARCHITECTURES, ENCODERS, LENGTHS, POOLING, RERANKERS, SALT, SEEING, VOCAB, build, folder
+from architectures import ARCHITECTURES, ASKED, DENSE, ENCODERS, LENGTHS, POOLING, RERANKERS, SALT, SEEING, VOCAB, build, folder
 
 torch.set_num_threads(1)
 torch.backends.mkldnn.enabled = False
@@ -113,6 +113,9 @@ def make(name, out):
     if name in SEEING:
         save(model, vision.show(model, SEEING[name], generator, out), name, seed, out)
         return
+    if name in ASKED:
+        save(model, dict(pairs=ask(model, vocabulary(name, out))), name, seed, out)
+        return
     cases = []
     for case, length in LENGTHS.items():
         ids = generator.integers(0, getattr(model, "tokens", VOCAB), size=length).tolist()
@@ -131,7 +134,7 @@ def make(name, out):
     if name in RERANKERS:
         golden["pairs"] = rank(model, vocabulary(name, out))
     elif name in ENCODERS:
-        golden["texts"] = encode(model, name, out)
+        golden["texts"] = encode(model, name, out, generator)
     save(model, golden, name, seed, out)
 
 
@@ -146,6 +149,9 @@ def save(model, golden, name, seed, out):
     save_file(tensors, out / "model.safetensors", metadata={"format": "pt"})
     # All settings and not only those that differ from a class's defaults, as those change between versions.
     settings = {k: v for k, v in model.config.to_dict().items() if not k.startswith("_") and k != "transformers_version"}
+    # The class halves it, of a file that it saved itself once more.
+    if getattr(model.config, "use_bidirectional_attention", None) is True:
+        settings["sliding_window"] = ENCODERS[name][1]["sliding_window"]
     # The example's is a class that Ogive does not know.
     own = "Own" if name == "gpt-neox" else ""
     settings |= dict(architectures=[own + type(model).__name__], dtype="bfloat16")
@@ -180,7 +186,42 @@ def rank(model, tokenizer):
     return dict(query=pieces.QUERY, documents=pieces.DOCUMENTS, scores=scores, **encoded)
 
 
-def encode(model, name, out):
+def ask(model, tokenizer):
+    """What a question is answered with, as Qwen3-Reranker's model card has it: by how much the logit of yes is above that of no."""
+    before, after = pieces.ASKED.split("{}")
+    around = [tokenizer.encode(part, add_special_tokens=False).ids for part in [before, after]]
+    tokens = [tokenizer.token_to_id(word) for word in ["yes", "no"]]
+    all_ids, scores = [], []
+    for instruction in [pieces.INSTRUCTION, "like cats"]:
+        for document in pieces.DOCUMENTS:
+            asked = f"<Instruct>: {instruction}\n<Query>: {pieces.QUERY}\n<Document>: {document}"
+            all_ids.append(around[0] + tokenizer.encode(asked, add_special_tokens=False).ids + around[1])
+            with torch.no_grad():
+                logits = model(torch.tensor([all_ids[-1]])).logits[0, -1]
+            scores.append((logits[tokens[0]] - logits[tokens[1]]).item())
+    half = len(scores) // 2
+    return dict(
+        query=pieces.QUERY, documents=pieces.DOCUMENTS, ids=all_ids[:half], scores=scores[:half], instruction="like cats",
+        instructed=scores[half:],
+    )
+
+
+def project(name, out, generator):
+    """The layers that an encoder's vectors go through, as sentence-transformers saves them, in single precision."""
+    layers = []
+    for i, (taken, given) in enumerate(DENSE.get(name, [])):
+        whole = generator.integers(-32768, 32768, size=(given, taken), dtype=numpy.int32)
+        weight = (torch.from_numpy(whole.astype(numpy.float32) / 32768) * 1.7 * taken**-0.5).to(torch.bfloat16)
+        place = out / f"{i + 2}_Dense"
+        place.mkdir(exist_ok=True)
+        save_file({"linear.weight": weight}, place / "model.safetensors", metadata={"format": "pt"})
+        identity = "torch.nn.modules.linear.Identity"
+        write(place / "config.json", dict(in_features=taken, out_features=given, bias=False, activation_function=identity))
+        layers.append(weight.to(torch.float32))
+    return layers
+
+
+def encode(model, name, out, generator):
     """An encoder's texts as ids and as vectors of length 1, by sentence-transformers' formulas. Of a text that does not fit, the vector is
     that of its beginning."""
     tokenizer, pooling, xlm = vocabulary(name, out), POOLING[name], name == "xlm-roberta"
@@ -189,15 +230,17 @@ def encode(model, name, out):
     most = getattr(model.config, "max_trained_positions", None) or model.config.max_position_embeddings
     # Positions are counted from behind the one of padding.
     most -= model.config.pad_token_id + 1 if xlm else 0
-    vectors = []
+    vectors, layers = [], project(name, out, generator)
     for ids in all_ids:
         kept = ids if len(ids) <= most else ids[: most - 1] + ids[-1:]
         with torch.no_grad():
             hidden = last(model, model(torch.tensor([kept]), output_hidden_states=True, **uncached(model, name)))[0]
         vector = hidden[0] if pooling == "cls_token" else hidden.mean(dim=0)
+        for layer in layers:
+            vector = layer @ vector
         vectors.append((vector / vector.norm()).numpy())
     numpy.save(out / "vectors.npy", numpy.stack(vectors))
-    modules, settings = texts.sentence_transformers(vectors[0].size, pooling)
+    modules, settings = texts.sentence_transformers(vectors[0].size, pooling, len(layers))
     write(out / "modules.json", modules)
     (out / "1_Pooling").mkdir(exist_ok=True)
     write(out / "1_Pooling/config.json", settings)
@@ -210,7 +253,7 @@ def write(path, value):
 
 if __name__ == "__main__":
     root, *names = sys.argv[1:]
-    known = {**ARCHITECTURES, **ENCODERS, **SEEING}
+    known = {**ARCHITECTURES, **ENCODERS, **ASKED, **SEEING}
     for name in known if names == ["all"] else names:
         if name not in known:
             sys.exit(f"no architecture `{name}`; known are {', '.join(known)}")

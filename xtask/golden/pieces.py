@@ -27,6 +27,12 @@ TEXTS = [
 # What BERT's relatives are asked.
 QUERY = "cats on the mat?"
 DOCUMENTS = ["The cats sat on the mat.", "a tax on dogs", "", "2024"]
+# What Qwen3-Reranker is asked, by its model card: before and after what it is told, and what that is where nobody says.
+ASKED = (
+    "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct provided. Note that the answer "
+    'can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n'
+)
+INSTRUCTION = "Given a web search query, retrieve relevant passages that answer the query"
 
 
 def rules():
@@ -102,11 +108,11 @@ def unigram():
     )
 
 
-def byte_pairs(special, post_processor):
-    """tokenizer.json as transformers' RobertaTokenizerFast saves it, or as ModernBERT has it."""
+def byte_pairs(special, post_processor, more=()):
+    """tokenizer.json as transformers' RobertaTokenizerFast saves it, or as ModernBERT has it; with more pairs."""
     direct = [*range(33, 127), *range(161, 173), *range(174, 256)]
     letters = {b: chr(b) for b in direct} | {b: chr(256 + i) for i, b in enumerate(b for b in range(256) if b not in direct)}
-    merges = [("t", "h"), ("th", "e"), ("Ġ", "the"), ("a", "t"), ("c", "at"), ("Ġ", "cat")]
+    merges = [("t", "h"), ("th", "e"), ("Ġ", "the"), ("a", "t"), ("c", "at"), ("Ġ", "cat"), *more]
     tokens = special[:4] + [letters[b] for b in range(256)] + [a + b for a, b in merges] + special[4:]
     vocab = {token: i for i, token in enumerate(tokens)}
     byte_level = dict(type="ByteLevel", add_prefix_space=False, trim_offsets=True, use_regex=True)
@@ -139,6 +145,38 @@ def modern_bert():
     return byte_pairs(["[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]"], processor)
 
 
+def qwen():
+    """Qwen's tokens around a turn, a thought, and answers of one token."""
+    more = [("y", "e"), ("ye", "s"), ("n", "o"), ("Ġ", "D"), ("Ċ", "Ċ")]
+    return byte_pairs(["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>"], None, more)
+
+
+def gemma():
+    """tokenizer.json as transformers' GemmaTokenizerFast saves it for EmbeddingGemma: bytes for what has no piece, and an end behind every text."""
+    special, mark = ["<pad>", "<eos>", "<bos>", "<unk>"], "▁"
+    merges = [("t", "h"), ("th", "e"), (mark, "the"), ("a", "t"), ("c", "at"), (mark, "cat"), (mark, mark)]
+    letters = [mark, *"abcdefghijklmnopqrstuvwxyz.,!?'-é猫"]
+    tokens = special + [f"<0x{b:02X}>" for b in range(256)] + [a + b for a, b in merges] + letters
+    vocab = {token: i for i, token in enumerate(tokens)}
+    token = lambda name: {"SpecialToken": {"id": name, "type_id": 0}}
+    single = [token("<bos>"), {"Sequence": {"id": "A", "type_id": 0}}, token("<eos>")]
+    pair = single + [token("<bos>"), {"Sequence": {"id": "B", "type_id": 1}}, token("<eos>")]
+    replace = lambda old, new: dict(type="Replace", pattern={"String": old}, content=new)
+    return dict(
+        version="1.0", truncation=None, padding=None, added_tokens=added(special, vocab), normalizer=replace(" ", mark),
+        pre_tokenizer=dict(type="Split", pattern={"String": " "}, behavior="MergedWithPrevious", invert=False),
+        post_processor=dict(
+            type="TemplateProcessing", single=single, pair=pair,
+            special_tokens={t: dict(id=t, ids=[vocab[t]], tokens=[t]) for t in ["<bos>", "<eos>"]},
+        ),
+        decoder=dict(type="Sequence", decoders=[replace(mark, " "), dict(type="ByteFallback"), dict(type="Fuse")]),
+        model=dict(
+            type="BPE", dropout=None, unk_token="<unk>", continuing_subword_prefix=None, end_of_word_suffix=None, fuse_unk=True,
+            byte_fallback=True, ignore_merges=False, vocab=vocab, merges=[list(pair) for pair in merges],
+        ),
+    )
+
+
 def config(kind):
     """tokenizer_config.json."""
     return dict(
@@ -156,4 +194,16 @@ VOCABULARIES = {
     "xlm-roberta": (unigram(), config("XLMRoberta")),
     "roberta": (roberta(), config("Roberta")),
     "modern-bert": (modern_bert(), MODERN),
+    "embedding-gemma": (
+        gemma(),
+        dict(
+            tokenizer_class="GemmaTokenizerFast", add_bos_token=True, add_eos_token=True, bos_token="<bos>", eos_token="<eos>",
+            pad_token="<pad>", unk_token="<unk>",
+        ),
+    ),
 }
+VOCABULARIES["qwen3"] = (
+    qwen(), dict(tokenizer_class="Qwen2Tokenizer", bos_token=None, eos_token="<|endoftext|>", pad_token="<|endoftext|>"),
+)
+QWEN_SIZE = len(VOCABULARIES["qwen3"][0]["model"]["vocab"])
+GEMMA_SIZE = len(VOCABULARIES["embedding-gemma"][0]["model"]["vocab"])

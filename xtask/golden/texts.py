@@ -63,9 +63,10 @@ TOKENIZER_CONFIG = dict(
 )
 
 
-def sentence_transformers(dim, pooling):
-    """modules.json and the settings of its pooling."""
-    kinds = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")]
+def sentence_transformers(dim, pooling, dense):
+    """modules.json and the settings of its pooling, with so many layers behind it."""
+    kinds = [("", "Transformer"), ("1_Pooling", "Pooling")] + [(f"{i + 2}_Dense", "Dense") for i in range(dense)]
+    kinds += [(f"{len(kinds)}_Normalize", "Normalize")]
     modules = [
         dict(idx=i, name=str(i), path=path, type=f"sentence_transformers.models.{kind}")
         for i, (path, kind) in enumerate(kinds)

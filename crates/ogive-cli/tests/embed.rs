@@ -75,7 +75,7 @@ fn far(a: &[Vec<f32>], b: &Array2<f32>) -> f32 {
 
 #[test]
 fn encoders_give_their_vectors_from_a_folder_and_from_the_file_made_of_it() {
-    for name in ["bert", "nomic-bert", "xlm-roberta", "modern-bert"] {
+    for name in ["bert", "nomic-bert", "xlm-roberta", "modern-bert", "embedding-gemma"] {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("model.gguf");
         ogive(args!["quantize", golden(name), file, "--format", "f32", "--quiet"]).text();

@@ -7,7 +7,7 @@
 use crate::Limits;
 use crate::backend::{Backend, Batch, BlockTable, Cache};
 use crate::nn::{self, Model, Pooling, Step};
-use crate::tensor::{Error, F32, Format, Result};
+use crate::tensor::{Error, F32, Format, Result, Tensor};
 use ndarray::Array2;
 use std::ops::Range;
 
@@ -81,12 +81,26 @@ pub fn embed_after<T: AsRef<[u32]>>(
     let mut pools: Vec<Pool> = (0..texts.len()).map(|i| Pool { skip: skip(i), ..Pool::default() }).collect();
     let rows = |(i, text): (usize, &T)| rows_of(how.pooling, text.as_ref().len(), left_out(i));
     let texts = Texts::new(texts, texts.iter().enumerate().map(rows).collect());
-    each_row(b, model, &texts, how, &mut |_, states, _| {
+    each_row(b, model, &texts, how, &mut |group, states, step| {
         states.iter().for_each(|(i, row)| pools[*i].add(row));
+        let Some(step) = step.filter(|_| model.projects()) else { return Ok(()) };
+        let own = &mut pools[group];
+        let pooled = upload_pooled(b, own)?; // [texts, dim]
+        let vectors = model.project(step, pooled)?; // [texts, out]
+        let (values, dim) = (b.download(&vectors)?, vectors.shape().cols().max(1));
+        own.iter_mut().zip(values.chunks_exact(dim)).for_each(|(pool, vector)| pool.add(vector));
         Ok(())
     })?;
     let vectors = pools.into_iter().map(|pool| pool.finish(how)).collect::<Result<Vec<_>>>()?;
     matrix(vectors)
+}
+
+/// What was pooled of each text, neither cut nor scaled, where the model's next layers can read it; the pools are empty then. `[texts, dim]`
+pub(crate) fn upload_pooled(b: &dyn Backend, pools: &mut [Pool]) -> Result<Tensor> {
+    let whole = Embed { normalize: false, dimensions: None, ..Embed::new(Pooling::Mean) };
+    let pooled = pools.iter_mut().map(|pool| std::mem::take(pool).finish(&whole));
+    let pooled = matrix(pooled.collect::<Result<_>>()?)?;
+    b.upload(pooled.as_slice().unwrap_or_default(), [pooled.nrows(), pooled.ncols()].into())
 }
 
 /// The vectors of every token of `texts`, none of which may be empty, without pooling: for those who compare texts token by

@@ -57,7 +57,7 @@ mod schedule;
 mod session;
 mod speculate;
 
-pub use classify::classify;
+pub use classify::{classify, next_logits};
 pub use digest::Digest;
 pub use draft::{Asked, Draft, DraftModel, Lookup};
 pub use embed::{Embed, embed, embed_after, embed_tokens};

@@ -1,9 +1,11 @@
-//! Encoders that judge texts: BERT's and RoBERTa's classes for sequences, among them the rerankers ms-marco-MiniLM and bge-reranker.
+//! Models that judge texts: BERT's and RoBERTa's classes for sequences, among them the rerankers ms-marco-MiniLM and bge-reranker, and Qwen3's, which
+//! Qwen3-Reranker is converted to.
 //!
-//! The references are transformers' `BertForSequenceClassification` and `RobertaForSequenceClassification`. Both look at the first token, through
-//! a layer and a tanh, which the one calls a pooler and the other a part of its head.
+//! The references are transformers' `BertForSequenceClassification`, `RobertaForSequenceClassification` and `GenericForSequenceClassification`. The first two
+//! look at the first token, through a layer and a tanh, which the one calls a pooler and the other a part of its head; the last at the last token, through
+//! nothing. A text is whole without the padding by which transformers finds that one.
 
-use crate::bert;
+use crate::{bert, llama};
 use ogive_nn::backend::Activation;
 use ogive_nn::tensor::{Error, Result};
 use ogive_nn::{Classifier, Config, Loader, Model, Pooling};
@@ -33,4 +35,13 @@ pub fn load_roberta(c: &Config, file: &Loader<'_>) -> Result<Box<dyn Model>> {
     let (dense, out) = (l.linear("dense")?, l.linear("out_proj")?);
     let model = bert::load_roberta(c, file)?;
     Ok(Box::new(Classifier::new(model, Pooling::Cls, dense, Activation::Tanh, out)))
+}
+
+/// Reads a Qwen3 with a head for classes, which llama.cpp's files have too.
+///
+/// # Errors
+/// As [`llama::load_qwen`].
+pub fn load_qwen(c: &Config, file: &Loader<'_>) -> Result<Box<dyn Model>> {
+    let out = file.linear("score")?;
+    Ok(Box::new(Classifier::bare(llama::load_qwen(c, file)?, Pooling::Last, out)))
 }

@@ -32,6 +32,10 @@ fn vectors_are_the_pooled_states_of_transformers() {
             // Some scalings depend on the longest text, so those texts do not share a model.
             for (case, ids, hidden) in &cases {
                 let model = load_for(&folder, &*b, Some(ids.len()));
+                if model.projects() {
+                    // Its vectors are held to transformers' behind its layers, at the front door.
+                    continue;
+                }
                 for pooling in ALL {
                     let want = pooled(hidden, pooling);
                     let got = embed(&*b, &*model, &[ids], &settings(pooling, false, 512)).unwrap();

@@ -193,7 +193,7 @@ fn what_is_not_known_is_refused_by_name() {
 /// What a text takes grows with its length and not with the square of it, and nothing of it counts as there to stay.
 #[test]
 fn layers_that_look_around_take_no_mask() {
-    for name in ["modern-bert"] {
+    for name in ["modern-bert", "embedding-gemma"] {
         let b = Estimate::new();
         let (model, held) = (load(&folder(name), &b), b.tensor_bytes());
         let cache = b.new_cache(&CacheSpec::new(vec![], 16, 4, 0).blocks(vec![])).unwrap();

@@ -20,14 +20,13 @@ pub enum Pooling {
     Last,
 }
 
-/// A model with a head for classes of texts: a layer, an activation, and a score for each class. Of one class, as rerankers have, the score says
+/// A model with a head for classes of texts: a layer and an activation, where it has them, and a score for each class. Of one class, as rerankers have, the score says
 /// how well a text answers another.
 #[derive(Debug)]
 pub struct Classifier {
     model: Box<dyn Model>,
     pooling: Pooling,
-    dense: Linear,
-    activation: Activation,
+    dense: Option<(Linear, Activation)>,
     norm: Option<LayerNorm>,
     out: Linear,
 }
@@ -41,7 +40,12 @@ impl Classifier {
         activation: Activation,
         out: Linear,
     ) -> Self {
-        Self { model, pooling, dense, activation, norm: None, out }
+        Self { model, pooling, dense: Some((dense, activation)), norm: None, out }
+    }
+
+    /// `model` with `out` `[classes, dim]` behind its pooled states and nothing between, as transformers' decoders have it.
+    pub fn bare(model: Box<dyn Model>, pooling: Pooling, out: Linear) -> Self {
+        Self { model, pooling, dense: None, norm: None, out }
     }
 
     /// The same with a norm behind the activation.
@@ -81,7 +85,10 @@ impl Model for Classifier {
     }
 
     fn classes(&self, s: &Step<'_>, pooled: Tensor) -> Result<Tensor> {
-        let x = s.backend.activate(self.dense.forward(s, &pooled)?, self.activation)?; // [texts, dim]
+        let x = match &self.dense {
+            Some((dense, f)) => s.backend.activate(dense.forward(s, &pooled)?, *f)?, // [texts, dim]
+            None => pooled,
+        };
         let x = self.norm.as_ref().map_or_else(|| Ok(x.clone()), |norm| norm.forward(s, &x))?;
         self.out.forward(s, &x) // [texts, classes]
     }

@@ -84,6 +84,7 @@ mod mamba;
 mod mamba2;
 mod mlp;
 mod parts;
+mod projected;
 mod registry;
 mod residual;
 mod rope;
@@ -109,6 +110,7 @@ pub use mamba::{Mamba, MambaSpec};
 pub use mamba2::{Mamba2, Mamba2Spec};
 pub use mlp::{FeedForward, GatedMlp, Mlp, Moe, activation};
 pub use ogive_backend::{self as backend, tensor};
+pub use projected::Projected;
 pub use registry::{Build, BuildTower, Registry};
 pub use residual::Residual;
 pub use rope::{rope, rope_of};
@@ -165,6 +167,17 @@ pub trait Model: Debug + Send + Sync {
     /// If the model has no classes; else as [all operators](backend::Backend#errors).
     fn classes(&self, _step: &Step<'_>, _pooled: Tensor) -> Result<Tensor> {
         Err(Error::unsupported("model", "it has no head for classes of texts, as rerankers have one"))
+    }
+    /// Whether texts' pooled states go through [layers](Self::project) before they are vectors (sentence-transformers' `Dense`).
+    fn projects(&self) -> bool {
+        false
+    }
+    /// What such layers make of texts' pooled states. `[texts, dim] -> [texts, out]`
+    ///
+    /// # Errors
+    /// As [all operators](backend::Backend#errors).
+    fn project(&self, _step: &Step<'_>, pooled: Tensor) -> Result<Tensor> {
+        Ok(pooled)
     }
     /// The logits of the rows the step asks for. `[outputs, vocab]`
     ///

@@ -2,7 +2,7 @@
 //! back.
 
 use crate::tensor::{Config, Error, Result};
-use crate::{Loader, Model, Tower};
+use crate::{Loader, Model, Projected, Tower};
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 /// Builds a model from its configuration and weights.
@@ -51,7 +51,7 @@ impl Registry {
         self.models.keys().map(String::as_str)
     }
 
-    /// Builds the model called `name`.
+    /// Builds the model called `name`, with the layers behind it that the settings list for vectors of texts ([`Projected`]).
     ///
     /// # Errors
     /// If there is none of this name; the error lists those that there are. Else those of the architecture: a setting or a weight is
@@ -63,6 +63,7 @@ impl Registry {
             Error::missing_among(&format!("architecture `{name}`"), &known)
         };
         self.models.get(name).ok_or_else(unknown)?(config, loader)
+            .and_then(|model| Projected::load(model, config, loader))
             .map_err(|e| e.within(&format!("loading {name}")))
     }
 

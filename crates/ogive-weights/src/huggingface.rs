@@ -7,10 +7,12 @@
 //! of its own. And what some classes take for granted is written down; see [`classes`].
 
 use crate::classes;
+use crate::dense::{self, Dense};
 use crate::formats::Formats;
 use crate::json;
 use crate::packed::{self, QUANTIZATION};
 use crate::safetensors::{Load, Safetensors};
+use crate::sentence::SentenceSettings;
 use ogive_tensor::{Config, Error, Result, Source};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
@@ -48,14 +50,22 @@ pub(crate) fn open(path: &Path, load: Load, formats: Formats) -> Result<(Config,
     }
     let mut config = read_config(&folder.join(CONFIG))?;
     let source = match weights(path, folder)? {
-        Weights::File(file) => Safetensors::open_file(&file, load, formats)?,
-        Weights::Index(index) => Safetensors::open_index(&index, load, formats)?,
+        Weights::File(file) => Safetensors::open_file(&file, load, formats.clone())?,
+        Weights::Index(index) => Safetensors::open_index(&index, load, formats.clone())?,
     };
     if !config.has(QUANTIZATION) && packed::unsettled(&source).is_some() {
         add_packing(&mut config, &folder.join(GPTQ_CONFIG), "gptq")?;
         add_packing(&mut config, &folder.join(MODELOPT_CONFIG), "modelopt")?;
     }
     let source = source.with_config(&config).map_err(|e| e.within(&folder.display().to_string()))?;
+    // What cannot be read of these settings is told to whoever asks for vectors.
+    let layers = SentenceSettings::read(folder).map(|s| s.dense).unwrap_or_default();
+    let source = dense::with(source, folder, &layers, load, &formats)?;
+    if let Value::Object(settings) = &mut config.0
+        && !layers.is_empty()
+    {
+        settings.insert(dense::SETTING.into(), layers.iter().map(Dense::setting).collect());
+    }
     Ok((config, source, folder.to_path_buf()))
 }
 

@@ -33,6 +33,7 @@
 mod adapter;
 mod bytes;
 mod classes;
+mod dense;
 mod files;
 mod formats;
 mod gguf;

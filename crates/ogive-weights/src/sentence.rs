@@ -1,10 +1,11 @@
 //! What sentence-transformers leaves beside a model: how its hidden states become the vector of a text.
 //!
 //! Poolings have the numbers of GGUF's `pooling_type`, so that a folder and the file made of it say the same. Whatever
-//! would make another vector and is not known (a dense layer, a maximum, two poolings side by side) is an error for whoever asks
+//! would make another vector and is not known (a layer of another kind, a maximum, two poolings side by side) is an error for whoever asks
 //! for the pooling: a vector without it looks right and ranks badly. The rest is read all the same, for those who pool in a way
 //! of their own.
 
+use crate::dense::Dense;
 use crate::json;
 use ogive_tensor::{Error, Result};
 use serde_json::Value;
@@ -34,6 +35,8 @@ pub struct SentenceSettings {
     /// Whether the prompt's tokens are not pooled, those that begin every text among them (`include_prompt` is false): a mean
     /// leaves them out, and the first token is the first after them.
     pub prompt_left_out: bool,
+    /// The layers `Dense` that a pooled vector goes through, in their order.
+    pub(crate) dense: Vec<Dense>,
 }
 
 impl SentenceSettings {
@@ -45,12 +48,13 @@ impl SentenceSettings {
     pub fn read(folder: &Path) -> Result<Self> {
         let mut settings = Self::default();
         settings.prompt(&folder.join("config_sentence_transformers.json"))?;
-        let modules = optional(&folder.join(MODULES))?;
+        let modules = json_of(&folder.join(MODULES))?;
         let Some(modules) = modules.as_array() else {
             settings.max_tokens = tokenizer_limit(folder)?;
             settings.pool(&folder.join("1_Pooling/config.json"))?;
             return Ok(settings);
         };
+        let mut behind: Option<&str> = None;
         for module in modules {
             let kind = module["type"].as_str().unwrap_or_default();
             let place = below(folder, module["path"].as_str().unwrap_or_default())?;
@@ -58,11 +62,23 @@ impl SentenceSettings {
                 "Transformer" => settings.texts(&place)?,
                 "Pooling" => settings.pool(&place.join("config.json"))?,
                 "Normalize" => {}
+                // Of tokens before they are pooled, or of vectors of length 1, it would give others.
+                "Dense" if matches!(behind, Some("Pooling" | "Dense")) => {
+                    match Dense::read(folder, &place, module["path"].as_str().unwrap_or_default())? {
+                        Ok(dense) => settings.dense.push(dense),
+                        Err(why) => settings.note(&place.display().to_string(), why),
+                    }
+                }
                 other => {
                     let why = format!("the checkpoint goes on with a layer `{other}` after its model");
                     settings.note(MODULES, format!("{why}, which is not known"));
                 }
             }
+            behind = kind.rsplit('.').next();
+        }
+        if settings.unknown.is_some() {
+            // Who pools in a way of their own does without what is behind the pooling, all of it.
+            settings.dense.clear();
         }
         Ok(settings)
     }
@@ -83,7 +99,7 @@ impl SentenceSettings {
     }
 
     fn prompt(&mut self, path: &Path) -> Result<()> {
-        let config = optional(path)?;
+        let config = json_of(path)?;
         let text = |(name, text): (&String, &Value)| Some((name.clone(), text.as_str()?.to_owned()));
         self.prompts = config["prompts"].as_object().into_iter().flatten().filter_map(text).collect();
         self.default_prompt = config["default_prompt_name"].as_str().map(ToOwned::to_owned);
@@ -97,7 +113,7 @@ impl SentenceSettings {
     }
 
     fn texts(&mut self, place: &Path) -> Result<()> {
-        let config = optional(&place.join("sentence_bert_config.json"))?;
+        let config = json_of(&place.join("sentence_bert_config.json"))?;
         self.lower_case = config["do_lower_case"].as_bool().unwrap_or(false);
         let call = &config["processing_kwargs"]["text"]["max_length"];
         self.max_tokens = match limit(call).or_else(|| limit(&config["max_seq_length"])) {
@@ -108,7 +124,7 @@ impl SentenceSettings {
     }
 
     fn pool(&mut self, path: &Path) -> Result<()> {
-        let config = optional(path)?;
+        let config = json_of(path)?;
         self.prompt_left_out = config["include_prompt"] == Value::Bool(false);
         let modes = modes(&config);
         let known = |mode: &str| MODES.iter().find(|(name, flag, _)| [*name, *flag].contains(&mode));
@@ -147,7 +163,7 @@ fn modes(config: &Value) -> Option<Vec<&str>> {
 
 /// What a tokenizer takes of a text; those that take all of it say 10^30.
 fn tokenizer_limit(place: &Path) -> Result<Option<usize>> {
-    Ok(limit(&optional(&place.join("tokenizer_config.json"))?["model_max_length"]))
+    Ok(limit(&json_of(&place.join("tokenizer_config.json"))?["model_max_length"]))
 }
 
 fn limit(tokens: &Value) -> Option<usize> {
@@ -155,7 +171,7 @@ fn limit(tokens: &Value) -> Option<usize> {
 }
 
 /// The JSON of a file, null where there is none.
-fn optional(path: &Path) -> Result<Value> {
+pub(crate) fn json_of(path: &Path) -> Result<Value> {
     if path.is_file() { json::read(path) } else { Ok(Value::Null) }
 }
 

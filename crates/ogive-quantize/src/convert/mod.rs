@@ -11,6 +11,7 @@ mod exaone4;
 mod falcon_h1;
 mod gemma3n;
 mod gemma4;
+mod gemma_embedding;
 mod gptneox;
 mod granite;
 mod hunyuan;
@@ -73,6 +74,7 @@ const CLASSES: &[(&str, &str)] = &[
     ("GemmaForCausalLM", "gemma"),
     ("Gemma2ForCausalLM", "gemma2"),
     ("Gemma3ForCausalLM", "gemma3"),
+    ("Gemma3TextModel", gemma_embedding::ARCHITECTURE),
     ("Gemma3nForCausalLM", gemma3n::ARCHITECTURE),
     ("Gemma3nForConditionalGeneration", gemma3n::ARCHITECTURE),
     ("Gemma4ForCausalLM", gemma4::ARCHITECTURE),
@@ -217,6 +219,7 @@ pub(crate) fn convert(checkpoint: &mut Checkpoint, folder: &Path) -> Result<Conv
         keys.set("pooling_type", pooling);
     }
     roberta::set(&mut keys, &model, &tensors)?;
+    gemma_embedding::set(&mut keys, &model, &tensors)?;
     check::settings(&model, &keys.metadata, &factors)?;
     tensors::add_factors(&mut tensors, factors);
     let rows = tensors.iter().find(|t| t.name == "token_embd.weight").and_then(|t| t.dims.get(1).copied());

@@ -4,9 +4,9 @@
 //! silent (Gemma's head size) is written down, because GGUF's readers take other things for granted.
 
 use super::{
-    Keys, Model, apertus, bamba, exaone4, falcon_h1, gemma3n, gemma4, gptneox, granite, hunyuan, hybrid,
-    jamba, latent, lfm2, llama4, mamba, mamba2, mixtures, nemotron_h, phimoe, refuse, roberta, rope, seeing,
-    stablelm,
+    Keys, Model, apertus, bamba, exaone4, falcon_h1, gemma_embedding, gemma3n, gemma4, gptneox, granite,
+    hunyuan, hybrid, jamba, latent, lfm2, llama4, mamba, mamba2, mixtures, nemotron_h, phimoe, refuse,
+    roberta, rope, seeing, stablelm,
 };
 use crate::{Error, Result};
 use ogive_tensor::{Config, HostWeight};
@@ -203,7 +203,9 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
             keys.set("attention.sliding_window", 0_u32)
         }
         // And here none, where the class takes one for granted.
-        None if architecture == "gemma3" => keys.set("attention.sliding_window", 4096_u32),
+        None if ["gemma3", gemma_embedding::ARCHITECTURE].contains(&architecture) => {
+            keys.set("attention.sliding_window", 4096_u32)
+        }
         None => {}
     }
     if model.class == "Olmo3ForCausalLM" {
@@ -363,7 +365,7 @@ fn refuse_what_has_no_key(model: &Model<'_>) -> Result<()> {
         ("scale_attn_weights", true),
         ("scale_attn_by_inverse_layer_idx", false),
         ("reorder_and_upcast_attn", false),
-        ("use_bidirectional_attention", false),
+        ("use_bidirectional_attention", gemma_embedding::is(model)),
     ] {
         if config.bool_or(flag, usual)? != usual {
             return refuse(flag, "GGUF has no key for it");

@@ -4,8 +4,8 @@
 //! one tensor each kind, of parts that are still fetched one by one.
 
 use super::{
-    Model, apertus, bamba, falcon_h1, gemma3n, gemma4, gptneox, granite, hybrid, jamba, latent, lfm2, llama4,
-    mamba, mamba2, mixtures, nemotron_h, phimoe, roberta, seeing, stablelm,
+    Model, apertus, bamba, falcon_h1, gemma_embedding, gemma3n, gemma4, gptneox, granite, hybrid, jamba,
+    latent, lfm2, llama4, mamba, mamba2, mixtures, nemotron_h, phimoe, roberta, seeing, stablelm,
 };
 use crate::input::{Piece, Tensor};
 use crate::{Error, Result};
@@ -132,6 +132,7 @@ fn tied(model: &Model<'_>) -> Result<bool> {
         "gemma"
             | "gemma2"
             | "gemma3"
+            | gemma_embedding::ARCHITECTURE
             | gemma3n::ARCHITECTURE
             | "gemma4"
             | "gpt2"
@@ -157,6 +158,7 @@ fn full_name(model: &Model<'_>, name: &str) -> String {
     let own = gemma3n::own_name(model, name).or_else(|| seeing::text_name(model, name));
     let own = own.or_else(|| granite::dense_name(model, name)).or_else(|| bamba::own_name(model, name));
     let own = own.or_else(|| nemotron_h::own_name(model, name));
+    let own = own.or_else(|| gemma_embedding::own_name(model, name));
     if let Some(name) = own.or_else(|| mamba::own_name(model, name)) {
         return name;
     }

@@ -165,6 +165,14 @@ pub(super) fn of_one_dimension(header: &Header<'_>) -> Result<()> {
     Err(Error::unsupported(key, "the file has positions of several dimensions, which are not known"))
 }
 
+/// The names of classes, where the file has some, as Hugging Face's settings list them.
+pub(super) fn labels(header: &Header<'_>, settings: &mut Settings) -> Result<()> {
+    let Some(labels) = header.list("classifier.output_labels")? else { return Ok(()) };
+    let named = labels.into_iter().enumerate().map(|(i, label)| (i.to_string(), label));
+    settings.insert("id2label".into(), Value::Object(named.collect()));
+    Ok(())
+}
+
 /// Takes layers at the end that foretell more than one token off the count: they are no part of the model.
 pub(super) fn without_foretelling(header: &Header<'_>, settings: &mut Settings) -> Result<()> {
     if let Some((layers, behind)) =

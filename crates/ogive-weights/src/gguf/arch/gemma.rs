@@ -1,5 +1,6 @@
-//! `gemma`, `gemma2`, `gemma3`: the norms are kept as factors and must lose one; some settings follow from the size.
+//! `gemma`, `gemma2`, `gemma3`, `gemma-embedding`: the norms are kept as factors and must lose one; some settings follow from the size.
 
+use crate::dense::SETTING;
 use crate::gguf::settings::{layer_types, whole};
 use crate::gguf::{Change, Settings, Translation};
 use serde_json::json;
@@ -41,8 +42,32 @@ pub(super) fn gemma2() -> Translation {
 }
 
 pub(super) fn gemma3() -> Translation {
-    sandwich("gemma3", "Gemma3ForCausalLM").settings(|header, settings| {
-        score_scale(settings, 62);
+    third("gemma3", "Gemma3ForCausalLM", 62)
+}
+
+/// EmbeddingGemma: an encoder, perhaps with the layers that its vectors go through.
+pub(super) fn gemma_embedding() -> Translation {
+    let dense = [("dense_2", "2_Dense"), ("dense_3", "3_Dense")];
+    let t = third("gemma-embedding", "Gemma3TextModel", u64::MAX);
+    dense.into_iter().fold(t, |t, (from, name)| t.rename(from, &format!("{name}.linear"))).settings(
+        move |header, settings| {
+            settings.insert("use_bidirectional_attention".into(), json!(true));
+            // It is an encoder by its architecture, whatever else is said.
+            settings.remove("is_causal");
+            let there = dense.iter().filter(|(from, _)| header.has_tensor(&format!("{from}.weight")));
+            let layers: Vec<_> = there.map(|(_, name)| json!({"name": name, "activation": null})).collect();
+            if !layers.is_empty() {
+                settings.insert(SETTING.into(), layers.into());
+            }
+            Ok(())
+        },
+    )
+}
+
+/// What Gemma 3 has, whose largest model is known by so many layers.
+fn third(architecture: &str, class: &str, layers_of_27b: u64) -> Translation {
+    sandwich(architecture, class).settings(move |header, settings| {
+        score_scale(settings, layers_of_27b);
         let local = header.value("rope.freq_base_swa")?.unwrap_or_else(|| json!(10_000.0));
         settings.insert("rope_local_base_freq".into(), local);
         if header.f32("rope.freq_base")?.is_none() {

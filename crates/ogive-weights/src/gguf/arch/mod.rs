@@ -66,6 +66,7 @@ fn texts() -> Vec<Translation> {
         gemma::gemma(),
         gemma::gemma2(),
         gemma::gemma3(),
+        gemma::gemma_embedding(),
         gemma3n::gemma3n(),
         gemma4::gemma4(),
         phi2::phi2(),

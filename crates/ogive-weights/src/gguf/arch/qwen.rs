@@ -1,15 +1,23 @@
 //! `qwen2`, `qwen3` and their mixtures of experts: nothing is reordered, only renamed.
 
 use crate::gguf::Translation;
-use crate::gguf::settings::copy;
+use crate::gguf::settings::{copy, labels};
 use serde_json::json;
 
 pub(super) fn qwen2() -> Translation {
     Translation::decoder("qwen2", "Qwen2ForCausalLM")
 }
 
+/// With a head for classes where it is a reranker of llama.cpp's making: rows of the output matrix, those of `yes` and `no`.
 pub(super) fn qwen3() -> Translation {
-    Translation::decoder("qwen3", "Qwen3ForCausalLM")
+    Translation::decoder("qwen3", "Qwen3ForCausalLM").rename("cls.output", "score").settings(
+        |header, settings| {
+            if header.has_tensor("cls.output.weight") {
+                settings.insert("architectures".into(), json!(["Qwen3ForSequenceClassification"]));
+            }
+            labels(header, settings)
+        },
+    )
 }
 
 /// What the mixtures share.
