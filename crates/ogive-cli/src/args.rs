@@ -1,8 +1,8 @@
 //! The command line: which commands there are, and the switches that hold for all of them.
 
 use crate::commands::{
-    bench, chat, detokenize, devices, embed, imatrix, inspect, logits, perplexity, quantize, rerank, run,
-    synth, template, tokenize,
+    bench, chat, classify, detokenize, devices, embed, imatrix, inspect, logits, perplexity, quantize,
+    rerank, run, synth, template, tokenize,
 };
 use crate::error::Result;
 use crate::interrupt::Interrupt;
@@ -57,6 +57,8 @@ enum Command {
     Embed(embed::Args),
     /// Orders texts by how well they answer a question, a JSON object a line
     Rerank(rerank::Args),
+    /// Tells which of the model's classes texts belong to, a JSON object a line
+    Classify(classify::Args),
     /// Measures how well the model foretells a text file
     Perplexity(perplexity::Args),
     /// Collects what columns of the model's matrices count on a text, for quantize --imatrix
@@ -106,6 +108,7 @@ impl Cli {
             Command::Logits(args) => logits::run(&args, &context),
             Command::Embed(args) => embed::run(&args, &context),
             Command::Rerank(args) => rerank::run(&args, &context),
+            Command::Classify(args) => classify::run(&args, &context),
             Command::Bench(args) => bench::run(&args, &context),
             Command::Synth(args) => synth::run(&args, &context),
             Command::Devices(args) => devices::run(&args, &context),

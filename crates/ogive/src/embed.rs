@@ -11,6 +11,7 @@ use crate::weights::SentenceSettings;
 use crate::{Error, Model, Prompt, Result};
 use ndarray::Array2;
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::Path;
 
 /// How to make vectors of texts.
@@ -116,6 +117,19 @@ pub(crate) struct Says {
     settings: Result<SentenceSettings, String>,
     /// Whether the model has one type of tokens, whatever its tokenizer makes of two texts.
     pub(crate) one_type: bool,
+    /// Whether its README says that it is a model that is asked for yes or no (`asking.rs`).
+    pub(crate) asked: bool,
+}
+
+/// Bytes of a README that are looked at.
+const README: u64 = 1 << 20;
+
+/// Whether a folder is Qwen3-Reranker's: its settings are those of any Qwen3, and llama.cpp's converter goes by the same line.
+fn is_asked(folder: &Path) -> bool {
+    let Ok(file) = std::fs::File::open(folder.join("README.md")) else { return false };
+    let mut text = Vec::new();
+    let read = file.take(README).read_to_end(&mut text);
+    read.is_ok() && String::from_utf8_lossy(&text).lines().any(|line| line.starts_with("# Qwen3-Reranker"))
 }
 
 impl Says {
@@ -142,7 +156,7 @@ impl Says {
         });
         // A setting of another kind is told by who loads the model.
         let one_type = config.opt_usize("type_vocab_size").is_ok_and(|types| types == Some(1));
-        Self { pooling, settings, one_type }
+        Self { pooling, settings, one_type, asked: folder.is_some_and(is_asked) }
     }
 }
 

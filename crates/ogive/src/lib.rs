@@ -26,9 +26,11 @@
 //! All of it is synchronous: give it a thread of its own in an asynchronous program. A model computes with one pool of threads, at which
 //! sessions of several threads take turns. Drop a [`Generation`] to cancel it.
 
+mod asking;
 mod calibration;
 mod calls;
 mod chat;
+mod classify;
 #[cfg(feature = "grammar")]
 mod constrained;
 mod demo;
@@ -63,6 +65,7 @@ mod vocabulary;
 
 pub use calibration::Calibration;
 pub use chat::{Chat, Reply};
+pub use classify::{Class, Classify, Scores};
 pub use demo::{DEMO, is_demo, open_gguf};
 pub use device::{CudaDevices, Device, cpu_is_forced, device_memory, devices, libraries};
 pub use draft::Draft;

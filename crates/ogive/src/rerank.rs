@@ -1,12 +1,15 @@
 //! How well texts answer a question, by a model that reads both together.
 //!
 //! Scores are the model's own, numbers of any size, and not made to lie between 0 and 1 unless that is asked for: the order is the same, and some
-//! models learned with the one and some with the other.
+//! models learned with the one and some with the other. Of a model that says `yes` or `no` the score is by how much the logit of the one is above the other's, whose
+//! sigmoid is how likely `yes` is among both.
 
+use crate::asking::{ANSWERS, Asking, answers};
 use crate::engine;
 use crate::tensor::Error as ModelError;
 use crate::tokenizer::EncodeOptions;
 use crate::{Error, Model, Result};
+use ndarray::ArrayView1;
 
 /// How to score texts.
 ///
@@ -28,6 +31,12 @@ pub struct Rerank {
     pub max_tokens: Option<usize>,
     /// Whether scores go through a sigmoid, so that they lie between 0 and 1.
     pub sigmoid: bool,
+    /// Whether the model is asked as Qwen3-Reranker is, and answers yes or no, though nothing beside it says that it is made for that. What says so is its class
+    /// (`Qwen3ForSequenceClassification`), a head in a GGUF file, or the folder's README.
+    pub asked: bool,
+    /// What a model that is asked is told to do, in place of what it learned with: "Given a web search query, retrieve relevant passages that answer
+    /// the query".
+    pub instruction: Option<String>,
 }
 
 impl Rerank {
@@ -53,6 +62,18 @@ impl Rerank {
     pub fn sigmoid(self, sigmoid: bool) -> Self {
         Self { sigmoid, ..self }
     }
+
+    /// Asked for yes or no, whatever is said beside the model.
+    #[must_use]
+    pub fn asked(self, asked: bool) -> Self {
+        Self { asked, ..self }
+    }
+
+    /// Told to do so.
+    #[must_use]
+    pub fn instruction(self, instruction: impl Into<String>) -> Self {
+        Self { instruction: Some(instruction.into()), ..self }
+    }
 }
 
 impl Model {
@@ -65,7 +86,8 @@ impl Model {
     /// if it came alone; on a GPU last bits may differ.
     ///
     /// # Errors
-    /// If the model is no reranker: if it has no head for classes, or several classes; if its tokenizer does not say how two texts are one; if what
+    /// If the model is no reranker: if it has no head for classes and is not one that is [asked](Rerank::asked), or has several classes that are not `yes` and
+    /// `no`; if there is an instruction for one that takes none; if its tokenizer does not say how two texts are one, or lacks what it is asked with; if what
     /// the checkpoint says of lengths cannot be read; if a text and `query` have more tokens than the checkpoint takes, or than [`context`](Self::context), and may not be cut; or if computing
     /// fails.
     pub fn rerank<T: AsRef<str>>(
@@ -74,26 +96,77 @@ impl Model {
         texts: impl IntoIterator<Item = T>,
         how: &Rerank,
     ) -> Result<Vec<f32>> {
-        if !self.judges() {
-            let why = "the model is no reranker: it has no head for classes of texts; compare vectors of texts (`embed`)";
-            return Err(ModelError::unsupported("rerank", why).into());
-        }
+        let asking = self.asking(how)?;
         let encode =
             |text: &str| -> Result<Vec<u32>> { Ok(self.tokenizer()?.encode(text, EncodeOptions::TEXT)?) };
-        let query = encode(query)?;
-        let pairs =
-            texts.into_iter().enumerate().map(|(i, text)| self.pair(&query, encode(text.as_ref())?, i, how));
-        let pairs = pairs.collect::<Result<Vec<_>>>()?;
+        let ids = if asking.is_none() { encode(query)? } else { Vec::new() };
+        let pair = |(i, text): (usize, T)| match &asking {
+            Some(asking) => Ok((self.asked(asking, query, text.as_ref(), i, how)?, Vec::new())),
+            None => self.pair(&ids, encode(text.as_ref())?, i, how),
+        };
+        let pairs = texts.into_iter().enumerate().map(pair).collect::<Result<Vec<_>>>()?;
         let limits = self.limits();
         let mut settings = engine::Embed::new(engine::Pooling::default());
         (settings.chunk, settings.element) = (limits.step_tokens, limits.element);
-        let scores = engine::classify(&**self.backend(), &**self.layers(), &pairs, &settings)?;
-        if scores.ncols() > 1 {
-            let why = format!("the model tells {} classes apart, and a reranker has one", scores.ncols());
-            return Err(ModelError::unsupported("rerank", why).into());
+        let (b, layers) = (&**self.backend(), &**self.layers());
+        let (scores, [yes, no]) = if self.judges() {
+            let scores = engine::classify(b, layers, &pairs, &settings)?;
+            let labels = self.labels();
+            let of = |answer: &str| labels.iter().position(|label| label == answer);
+            let both = [of(ANSWERS[0]), of(ANSWERS[1])];
+            (scores, both)
+        } else {
+            let texts: Vec<Vec<u32>> = pairs.into_iter().map(|(ids, _)| ids).collect();
+            let tokens = answers(self.tokenizer()?)?;
+            (engine::next_logits(b, layers, &texts, &tokens, &settings)?, [Some(0), Some(1)])
+        };
+        let score = |row: ArrayView1<'_, f32>| match (row.len(), yes, no) {
+            (1, ..) => Ok(row[0]),
+            (2, Some(yes), Some(no)) if yes < 2 && no < 2 => Ok(row[yes] - row[no]),
+            (several, ..) => {
+                let why = format!(
+                    "the model tells {several} classes apart, and a reranker has one, or `yes` and `no`"
+                );
+                Err(Error::from(ModelError::unsupported("rerank", why)))
+            }
+        };
+        let squashed = |score: f32| if how.sigmoid { 1.0 / (1.0 + (-score).exp()) } else { score };
+        scores.rows().into_iter().map(|row| score(row).map(squashed)).collect()
+    }
+
+    /// How the model is asked, if it is.
+    fn asking(&self, how: &Rerank) -> Result<Option<Asking>> {
+        let asked =
+            how.asked || self.embeds().asked || self.judges() && self.architecture().starts_with("Qwen3");
+        if asked {
+            return Asking::new(self.tokenizer()?, how.instruction.as_deref()).map(Some);
         }
-        let squashed = |score: f32| 1.0 / (1.0 + (-score).exp());
-        Ok(scores.iter().map(|score| if how.sigmoid { squashed(*score) } else { *score }).collect())
+        let why = if !self.judges() {
+            "the model is no reranker: it has no head for classes of texts; compare vectors of texts (`embed`), or, if it answers yes or no as \
+             Qwen3-Reranker does, say so (`asked`, --asked)"
+        } else if how.instruction.is_some() {
+            "the model takes no instruction: it reads a question and a text alone"
+        } else {
+            return Ok(None);
+        };
+        Err(ModelError::unsupported("rerank", why).into())
+    }
+
+    /// Tokens that a question and a text may have together.
+    fn most(&self, how: &Rerank) -> Result<usize> {
+        let context = self.context();
+        let most = how.max_tokens.or(self.embeds().max_tokens()?).filter(|own| *own <= context);
+        Ok(most.unwrap_or(context))
+    }
+
+    /// Ids of what the model is asked about text `i`.
+    fn asked(&self, asking: &Asking, query: &str, text: &str, i: usize, how: &Rerank) -> Result<Vec<u32>> {
+        let most = self.most(how)?;
+        let (ids, whole) = asking.ids(self.tokenizer()?, query, text, most)?;
+        if whole > most && (!how.truncate || ids.len() > most) {
+            return Err(too_long(i, whole, most));
+        }
+        Ok(ids)
     }
 
     /// Ids and types of the question and text `i` as one.
@@ -114,25 +187,28 @@ impl Model {
                 false => pair,
             })
         };
-        let context = self.context();
-        let most = how.max_tokens.or(self.embeds().max_tokens()?).filter(|own| *own <= context);
-        let most = most.unwrap_or(context);
+        let most = self.most(how)?;
         let (ids, types) = of(query, &text)?;
         if ids.len() <= most {
             return Ok((ids, types));
         }
         let around = ids.len() - query.len() - text.len();
         if !how.truncate || around > most {
-            // As whoever gives lines counts them.
-            let why =
-                format!("the question and text {} have {} tokens, and {most} are allowed", i + 1, ids.len());
-            let cut = "cut them, or let them be cut (`truncate`, --truncate), or allow more (`max_tokens`, --context)";
-            return Err(ModelError::invalid("rerank", format!("{why}; {cut}")).into());
+            return Err(too_long(i, ids.len(), most));
         }
         let [query_len, text_len] = cut([query.len(), text.len()], most - around);
         text.truncate(text_len);
         of(&query[..query_len], &text)
     }
+}
+
+/// The error for a question and text `i`, of so many tokens together.
+fn too_long(i: usize, tokens: usize, most: usize) -> Error {
+    // As whoever gives lines counts them.
+    let why = format!("the question and text {} have {tokens} tokens, and {most} are allowed", i + 1);
+    let cut =
+        "cut them, or let them be cut (`truncate`, --truncate), or allow more (`max_tokens`, --context)";
+    ModelError::invalid("rerank", format!("{why}; {cut}")).into()
 }
 
 /// How long two texts are that have `room` together, of which the longer is cut first. Source: `LongestFirst` of the `tokenizers` crate.

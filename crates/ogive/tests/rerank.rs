@@ -116,3 +116,189 @@ fn who_is_no_reranker_says_so() {
     let e = open(folder.path()).rerank("a", ["b"], &Rerank::new()).unwrap_err().to_string();
     assert!(e.contains("does not say how two texts become one"), "{e}");
 }
+
+/// A Qwen3 that is asked, and what transformers scores for two instructions.
+fn asked() -> (PathBuf, Value) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/rerankers/qwen3");
+    let golden = std::fs::read(folder.join("golden.json")).unwrap();
+    (folder, serde_json::from_slice::<Value>(&golden).unwrap()["pairs"].take())
+}
+
+/// The same with a README, under another class, and with a tensor more.
+fn made(readme: &str, class: &str, score: Option<(&[usize], Vec<f32>)>) -> tempfile::TempDir {
+    let (from, folder) = (asked().0, tempfile::tempdir().unwrap());
+    for file in ["tokenizer.json", "tokenizer_config.json"] {
+        std::fs::copy(from.join(file), folder.path().join(file)).unwrap();
+    }
+    let mut config: Value =
+        serde_json::from_slice(&std::fs::read(from.join("config.json")).unwrap()).unwrap();
+    config["architectures"] = json!([class]);
+    std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+    std::fs::write(folder.path().join("README.md"), readme).unwrap();
+    let file = std::fs::read(from.join("model.safetensors")).unwrap();
+    let len = u64::from_le_bytes(file[..8].try_into().unwrap()) as usize;
+    let mut header: Value = serde_json::from_slice(&file[8..8 + len]).unwrap();
+    let mut data = file[8 + len..].to_vec();
+    if let Some((shape, values)) = score {
+        let begin = data.len();
+        data.extend(values.iter().flat_map(|v| v.to_le_bytes()));
+        let place = json!({"dtype": "F32", "shape": shape, "data_offsets": [begin, data.len()]});
+        header["score.weight"] = place;
+    }
+    let header = header.to_string();
+    let bytes = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &data].concat();
+    std::fs::write(folder.path().join("model.safetensors"), bytes).unwrap();
+    folder
+}
+
+fn near(got: &[f32], want: &Value, what: &str) {
+    let want: Vec<f64> = serde_json::from_value(want.clone()).unwrap();
+    assert_eq!(got.len(), want.len());
+    let far = got.iter().zip(&want).fold(0.0, |most, (a, b)| f64::max(most, (f64::from(*a) - b).abs()));
+    assert!(far < 2e-6, "{what}: {far:.1e}");
+}
+
+#[test]
+fn a_model_that_is_asked_scores_as_its_card_has_it() {
+    let (folder, pairs) = asked();
+    let texts: Vec<String> = serde_json::from_value(pairs["documents"].clone()).unwrap();
+    let query = pairs["query"].as_str().unwrap();
+    let (plain, known) = (open(&folder), made("a\n# Qwen3-Reranker-0.6B\n", "Qwen3ForCausalLM", None));
+    let e = plain.rerank(query, &texts, &Rerank::new()).unwrap_err().to_string();
+    assert!(e.contains("is no reranker") && e.contains("--asked"), "{e}");
+    let scores = plain.rerank(query, &texts, &Rerank::new().asked(true)).unwrap();
+    near(&scores, &pairs["scores"], "asked");
+    let known = open(known.path());
+    assert_eq!(known.rerank(query, &texts, &Rerank::new()).unwrap(), scores);
+    let instruction = pairs["instruction"].as_str().unwrap();
+    let how = Rerank::new().instruction(instruction);
+    near(&known.rerank(query, &texts, &how).unwrap(), &pairs["instructed"], "instructed");
+    // Alone it is the same to the bit, whatever fits a step; its sigmoid is how likely yes is.
+    let alone = known.rerank(query, [&texts[1]], &Rerank::new().sigmoid(true)).unwrap();
+    assert_eq!(alone, [1.0 / (1.0 + (-scores[1]).exp())]);
+    let long = "cat ".repeat(300);
+    let e = known.rerank(query, ["a", &long], &Rerank::new()).unwrap_err().to_string();
+    assert!(e.contains("text 2 have ") && e.contains("512 are allowed") && e.contains("--truncate"), "{e}");
+    let cut = known.rerank(query, [&long], &Rerank::new().truncate(true)).unwrap();
+    assert_eq!(cut, known.rerank(query, [&"cat ".repeat(400)], &Rerank::new().truncate(true)).unwrap());
+    let e = known.rerank(query, ["a"], &Rerank::new().truncate(true).max_tokens(20)).unwrap_err().to_string();
+    assert!(e.contains("20 are allowed"), "{e}");
+}
+
+#[test]
+fn a_head_made_of_its_answers_scores_the_same() {
+    let (folder, pairs) = asked();
+    let texts: Vec<String> = serde_json::from_value(pairs["documents"].clone()).unwrap();
+    let (query, plain) = (pairs["query"].as_str().unwrap(), open(&folder));
+    let file = ogive::weights::open(&folder).unwrap();
+    let table = file.source.get("model.embed_tokens.weight").unwrap().to_vec();
+    let row = |word: &str| {
+        let id = plain.tokenizer().unwrap().encode(word, ogive::tokenizer::EncodeOptions::TEXT).unwrap();
+        table[id[0] as usize * 48..][..48].to_vec()
+    };
+    let (yes, no) = (row("yes"), row("no"));
+    let class = "Qwen3ForSequenceClassification";
+    // As it is converted to transformers' class.
+    let apart: Vec<f32> = yes.iter().zip(&no).map(|(y, n)| y - n).collect();
+    let one = made("", class, Some((&[1, 48], apart)));
+    near(&open(one.path()).rerank(query, &texts, &Rerank::new()).unwrap(), &pairs["scores"], "one row");
+    let e = open(one.path()).embed("cat").unwrap_err().to_string();
+    assert!(e.contains("ranks texts"), "{e}");
+    // Two rows by name, in either order, as llama.cpp's files have them; and two that are something else.
+    for (labels, rows) in [(["yes", "no"], [&yes, &no]), (["no", "yes"], [&no, &yes])] {
+        let two = made("", class, Some((&[2, 48], rows.map(Clone::clone).concat())));
+        let path = two.path().join("config.json");
+        let mut config: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        config["id2label"] = json!({"0": labels[0], "1": labels[1]});
+        std::fs::write(&path, config.to_string()).unwrap();
+        let model = open(two.path());
+        assert_eq!(model.labels(), labels);
+        near(&model.rerank(query, &texts, &Rerank::new()).unwrap(), &pairs["scores"], labels[0]);
+        config["id2label"] = json!({"0": "good", "1": "bad"});
+        std::fs::write(path, config.to_string()).unwrap();
+        let e = open(two.path()).rerank(query, &texts, &Rerank::new()).unwrap_err().to_string();
+        assert!(e.contains("2 classes apart") && e.contains("`yes` and `no`"), "{e}");
+    }
+}
+
+#[test]
+fn a_model_that_cannot_be_asked_says_why() {
+    let how = Rerank::new().asked(true);
+    let e = open(&golden("bert")).rerank("a", ["b"], &how).unwrap_err().to_string();
+    assert!(e.contains("<|im_start|>"), "{e}");
+    let e = open(&golden("bert-reranker")).rerank("a", ["b"], &Rerank::new().instruction("x")).unwrap_err();
+    assert!(e.to_string().contains("takes no instruction"), "{e}");
+}
+
+/// As llama.cpp's converter makes it: rows of the answers as a head with names, and the template that it is asked with.
+#[test]
+fn a_file_of_llama_cpps_making_says_how_it_is_asked() {
+    use ogive::weights::gguf_file::{GgmlType, Gguf, GgufWriter, StringArray};
+    let (folder, pairs) = asked();
+    let texts: Vec<String> = serde_json::from_value(pairs["documents"].clone()).unwrap();
+    let (query, plain) = (pairs["query"].as_str().unwrap(), open(&folder));
+    let pack = ogive_quantize::Quantize::new(ogive_quantize::FileFormat::find("f32").unwrap());
+    let mut bytes = Vec::new();
+    pack.write_to(&ogive_quantize::Input::open(&folder).unwrap(), &mut bytes, |_| true).unwrap();
+    let file = Gguf::from_bytes(bytes).unwrap();
+    let table = file.tensor("token_embd.weight").unwrap();
+    let row = |word: &str| {
+        let id = plain.tokenizer().unwrap().encode(word, ogive::tokenizer::EncodeOptions::TEXT).unwrap();
+        file.data(table).unwrap().bytes()[id[0] as usize * 192..][..192].to_vec()
+    };
+    let head = [row("yes"), row("no")].concat();
+    let work = tempfile::tempdir().unwrap();
+    let made = |template: Option<&str>| {
+        let mut metadata = file.metadata().clone();
+        let labels: StringArray = ["yes", "no"].map(str::to_owned).into_iter().collect();
+        metadata.set("qwen3.classifier.output_labels", labels).set("qwen3.pooling_type", 4_u32);
+        if let Some(template) = template {
+            metadata.set("tokenizer.chat_template.rerank", template);
+        }
+        let mut writer = GgufWriter::with_metadata(metadata);
+        for t in file.tensors() {
+            writer.tensor(t.name(), t.dims(), t.ggml_type().unwrap()).unwrap();
+        }
+        writer.tensor("cls.output.weight", &[48, 2], GgmlType::F32).unwrap();
+        let mut out = Vec::new();
+        let mut data = writer.write_to(&mut out).unwrap();
+        for t in file.tensors() {
+            data.write_data(t.name(), file.data(t).unwrap().bytes()).unwrap();
+        }
+        data.write_data("cls.output.weight", &head).unwrap();
+        data.finish().unwrap();
+        // A file that is open is mapped, so each has its own.
+        let path = work.path().join(format!("{}.gguf", std::fs::read_dir(work.path()).unwrap().count()));
+        std::fs::write(&path, out).unwrap();
+        open(&path)
+    };
+    let model = made(None);
+    assert!(model.judges() && model.labels() == ["yes", "no"]);
+    near(&model.rerank(query, &texts, &Rerank::new()).unwrap(), &pairs["scores"], "the card's");
+    let told = |told: &str| {
+        format!(
+            "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct provided. \
+             Note that the answer can only be \"yes\" or \"no\".<|im_end|>\n<|im_start|>user\n<Instruct>: {told}\n<Query>: {{query}}\n\
+             <Document>: {{document}}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+        )
+    };
+    // The file's own words count.
+    let own = made(Some(&told("like cats")));
+    near(&own.rerank(query, &texts, &Rerank::new()).unwrap(), &pairs["instructed"], "the file's");
+    let e = own.rerank(query, &texts, &Rerank::new().instruction("x")).unwrap_err().to_string();
+    assert!(e.contains("no instruction that could be another"), "{e}");
+    let usual =
+        made(Some(&told("Given a web search query, retrieve relevant passages that answer the query")));
+    let how = Rerank::new().instruction("like cats");
+    near(&usual.rerank(query, &texts, &how).unwrap(), &pairs["instructed"], "the caller's");
+    for (template, word) in [
+        ("{document}", "(`{query}`)"),
+        ("<|im_start|>{document} {query}<|im_end|>", "(`{document}`) behind the question"),
+        ("<|user|>{query}{document}<|im_end|>", "does not have `<|user|>`"),
+    ] {
+        let e = made(Some(template)).rerank(query, &texts, &Rerank::new()).unwrap_err().to_string();
+        assert!(e.contains(word), "{e}");
+    }
+    // Without special tokens all is one text.
+    assert_eq!(made(Some("{query}? {document}")).rerank("a", ["b", "c"], &Rerank::new()).unwrap().len(), 2);
+}

@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod chat;
+pub(crate) mod classify;
 pub(crate) mod detokenize;
 pub(crate) mod devices;
 pub(crate) mod embed;

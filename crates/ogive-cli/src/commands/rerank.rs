@@ -25,6 +25,12 @@ pub(crate) struct Args {
     /// Scores between 0 and 1, by a sigmoid, instead of the model's own
     #[arg(long)]
     sigmoid: bool,
+    /// Asks the model for yes or no as Qwen3-Reranker is asked, where nothing beside it says that it is one
+    #[arg(long)]
+    asked: bool,
+    /// What a model that is asked is told to do [default: what Qwen3-Reranker learned with]
+    #[arg(long, value_name = "TEXT")]
+    instruction: Option<String>,
     /// Cuts texts that are too long, instead of refusing them
     #[arg(long)]
     truncate: bool,
@@ -40,7 +46,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     let model = args.machine.open(args.model.get(context), args.context, context)?;
     let texts = if args.texts.is_empty() { lines()? } else { args.texts.clone() };
     let mut how = Rerank::new().truncate(args.truncate).sigmoid(args.sigmoid);
-    how.max_tokens = args.context;
+    (how.max_tokens, how.asked) = (args.context, args.asked);
+    how.instruction.clone_from(&args.instruction);
     let working = spinner(context, format!("reading {} texts", texts.len()));
     let scores = model.rerank(&args.query, &texts, &how);
     working.finish_and_clear();

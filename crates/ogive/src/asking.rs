@@ -1,0 +1,111 @@
+//! Rerankers that are language models: asked whether a text answers a question, they say `yes` or `no` (Qwen3-Reranker, Zhang et al. 2025,
+//! <https://arxiv.org/abs/2506.05176>).
+//!
+//! How they are asked is the model card's, or what a file of llama.cpp's making says (`tokenizer.chat_template.rerank`). It is no chat template in the usual
+//! sense, as nothing in it is computed; so its two places are filled in here. What a user says is text, whatever special tokens it names, and is cut
+//! together with the words around it, as a space before it belongs to its first word.
+
+use crate::tensor::Error as ModelError;
+use crate::tokenizer::{EncodeOptions, Tokenizer};
+use crate::{Error, Result};
+
+/// How Qwen3-Reranker is asked, by its model card.
+const QWEN3: &str = "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct provided. \
+    Note that the answer can only be \"yes\" or \"no\".<|im_end|>\n<|im_start|>user\n<Instruct>: Given a web search query, \
+    retrieve relevant passages that answer the query\n<Query>: {query}\n<Document>: {document}<|im_end|>\n\
+    <|im_start|>assistant\n<think>\n\n</think>\n\n";
+
+/// What it is told to do where nobody says.
+const INSTRUCTION: &str = "Given a web search query, retrieve relevant passages that answer the query";
+
+/// The places of the question and of the text.
+const PLACES: [&str; 2] = ["{query}", "{document}"];
+
+/// The tokens that say yes and no.
+pub(crate) const ANSWERS: [&str; 2] = ["yes", "no"];
+
+/// How a model is asked.
+#[derive(Debug)]
+pub(crate) struct Asking {
+    /// Ids up to the last special token before the question, and from the first one behind the text.
+    around: [Vec<u32>; 2],
+    /// What stands before the question, between it and the text, and behind that.
+    words: [String; 3],
+}
+
+impl Asking {
+    /// By a file's template or the model card's, with another instruction if there is one.
+    pub(crate) fn new(tokenizer: &Tokenizer, instruction: Option<&str>) -> Result<Self> {
+        let template = tokenizer.chat_template_named("rerank").unwrap_or(QWEN3);
+        let wrong = |why: &str| Error::from(ModelError::unsupported("rerank", why));
+        let (before, rest) = template
+            .split_once(PLACES[0])
+            .ok_or_else(|| wrong("the file's template `rerank` has no place for the question (`{query}`)"))?;
+        let (between, after) = rest.split_once(PLACES[1]).ok_or_else(|| {
+            wrong("the file's template `rerank` has no place for the text (`{document}`) behind the question")
+        })?;
+        let before = match instruction {
+            Some(own) if before.contains(INSTRUCTION) => before.replacen(INSTRUCTION, own, 1),
+            Some(_) => {
+                return Err(wrong("the file's template `rerank` has no instruction that could be another"));
+            }
+            None => before.to_owned(),
+        };
+        // Special tokens of such templates are `<|im_start|>` and the like: what stands between them is cut as one text.
+        let begin = before.rfind("|>").map_or(0, |at| at + 2);
+        let end = after.find("<|").unwrap_or(after.len());
+        let special = EncodeOptions { add_special: false, parse_special: true };
+        let encode = |text: &str| -> Result<Vec<u32>> { Ok(tokenizer.encode(text, special)?) };
+        // A vocabulary of another kind would have the marks in pieces, and nobody would be asked anything.
+        for mark in marks(&before[..begin]).chain(marks(&after[end..])) {
+            if encode(mark)?.len() != 1 {
+                let why = format!(
+                    "the vocabulary does not have `{mark}`, by which Qwen3-Reranker is asked; is it one?"
+                );
+                return Err(wrong(&why));
+            }
+        }
+        let around = [encode(&before[..begin])?, encode(&after[end..])?];
+        Ok(Self { around, words: [before[begin..].into(), between.into(), after[..end].into()] })
+    }
+
+    /// The ids of a question about a text, and how many there would be if it were not cut: with more than `most`, the end of question and text is left out.
+    pub(crate) fn ids(
+        &self,
+        tokenizer: &Tokenizer,
+        query: &str,
+        text: &str,
+        most: usize,
+    ) -> Result<(Vec<u32>, usize)> {
+        let [before, between, after] = &self.words;
+        let asked = format!("{before}{query}{between}{text}{after}");
+        let mut asked = tokenizer.encode(&asked, EncodeOptions::TEXT)?;
+        let around = self.around[0].len() + self.around[1].len();
+        let whole = around + asked.len();
+        asked.truncate(most.saturating_sub(around));
+        Ok(([&self.around[0][..], &asked, &self.around[1]].concat(), whole))
+    }
+}
+
+/// The special tokens of a template.
+fn marks(text: &str) -> impl Iterator<Item = &str> {
+    text.match_indices("<|").filter_map(|(at, _)| {
+        let mark = &text[at..];
+        mark.find("|>").map(|end| &mark[..end + 2])
+    })
+}
+
+/// The ids of `yes` and `no`.
+pub(crate) fn answers(tokenizer: &Tokenizer) -> Result<[u32; 2]> {
+    let of = |word: &str| -> Result<u32> {
+        match tokenizer.encode(word, EncodeOptions::TEXT)?[..] {
+            [id] => Ok(id),
+            _ => {
+                let why =
+                    format!("`{word}` is no token of the vocabulary, and the model would answer with it");
+                Err(ModelError::unsupported("rerank", why).into())
+            }
+        }
+    };
+    Ok([of(ANSWERS[0])?, of(ANSWERS[1])?])
+}
