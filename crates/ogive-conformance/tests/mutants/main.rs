@@ -28,7 +28,7 @@ fn every_fault_is_caught_by_the_case_that_names_it() {
         (IgnoresWindow, "attend/window"),
         (IgnoresWindow, "attend_cache/window/f32-cache"),
         (IgnoresAhead, "attend/around"),
-        (IgnoresAhead, "attend_cache/around"),
+        (IgnoresAhead, "attend_cache/bidirectional-around"),
         (IgnoresChunk, "attend/chunks"),
         (IgnoresChunk, "attend_cache/chunks/f32-cache"),
         (IgnoresCausal, "attend/causal"),

@@ -101,7 +101,7 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
         }
     }
     let shapes: [(&str, Setting); 9] = [
-        ("around", Setting { options: &[Window(4), Ahead(2)], ..BASE }),
+        ("bidirectional-around", Setting { options: &[Window(4), Ahead(2)], ..BASE }),
         ("heads/one", Setting { heads: 1, kv_heads: 1, ..BASE }),
         ("heads/no-groups", Setting { heads: 3, kv_heads: 3, ..BASE }),
         ("heads/groups-of-7", Setting { heads: 14, kv_heads: 2, ..BASE }),
