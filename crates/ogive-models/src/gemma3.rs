@@ -24,7 +24,9 @@ pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     let full = ogive_nn::rope_of(c, root, spec.k_dim)?;
     let local = Config(json!({"rope_theta": c.f32_or("rope_local_base_freq", 10_000.0)?}));
     let local = ogive_nn::rope_of(&local, root, spec.k_dim)?;
-    let (window, around) = (c.usize_or("sliding_window", 4096)?, !spec.looks_back());
+    let window = c.usize_or("sliding_window", 4096)?;
+    // Of a model that was made to see ahead in another way nobody says how far.
+    let around = c.bool_or("use_bidirectional_attention", false)?;
     let every = c.usize_or("sliding_window_pattern", c.usize_or("_sliding_window_pattern", 6)?)?;
     let listed = crate::windows::listed(c)?;
     let (head, model) = places(root)?;

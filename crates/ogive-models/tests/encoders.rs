@@ -186,6 +186,10 @@ fn what_is_not_known_is_refused_by_name() {
         let e = refusal("modern-bert-reranker", |c| c.0[key] = value);
         assert!(e.contains(key), "{key}: {e}");
     }
+    let e = refusal("embedding-gemma", |c| {
+        (c.0["use_bidirectional_attention"], c.0["is_causal"]) = (false.into(), false.into());
+    });
+    assert!(e.contains("not said to be one to both sides"), "{e}");
     let e = refusal("bert", |c| c.0["hidden_size"] = 96.into());
     assert!(e.contains("48 outputs, where the configured heads need 96"), "{e}");
 }
