@@ -15,7 +15,7 @@ use ogive_backend::tensor::{
     ErrorKind, F16, F32, FEW_BITS, FORMATS, HostWeight, Q4_0, Q4_K, Q6_K, Q8_0, Scale, Tensor,
 };
 use ogive_backend::{Activation, Backend, Batch, Estimate, Experts, Ids, RouterSpec, Scoring, StepKey};
-use ogive_conformance::{Options, Oracle, assert_conforms};
+use ogive_conformance::{Oracle, assert_conforms};
 use ogive_cuda::{Activations, Builder, Compute, CudaBackend};
 use products::{error, numbers, weight};
 use ptx_emulator_launcher::{Nvrtc, test_name};
@@ -288,7 +288,7 @@ fn operators_conform() {
                 "norm",
                 "replay",
             ] {
-                assert_conforms(&b, &Options::new().filter(part));
+                assert_conforms(&b, &common::with_one_of_few_bits().filter(part));
             }
         }
     });

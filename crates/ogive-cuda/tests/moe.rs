@@ -12,7 +12,7 @@ use ogive_backend::tensor::{F16, F32, Format, HostWeight, MXFP4, Q4_K, Q6_K, Q8_
 use ogive_backend::{
     Activation, Backend, Batch, BlockTable, Estimate, Experts, RouterSpec, Scoring, StepKey,
 };
-use ogive_conformance::{Options, Oracle, assert_conforms};
+use ogive_conformance::{Oracle, assert_conforms};
 use ogive_cuda::{Activations, Builder, Compute, CudaBackend};
 use products::{error, numbers, weight};
 use ptx_emulator_launcher::{Nvrtc, test_name};
@@ -242,7 +242,7 @@ fn operators_conform() {
             let biased = ["moe/biases/mxfp4", "moe/clamped/q8_0", "moe/biases-clamped/mxfp4"];
             let others = ["moe/bf16", "moe/ungated/q4", "moe/ungated/mxfp4", "moe/refused", "extremes/moe"];
             for part in packed.iter().map(|part| &**part).chain(biased).chain(others) {
-                assert_conforms(&b, &Options::new().filter(part));
+                assert_conforms(&b, &common::with_one_of_few_bits().filter(part));
             }
         }
     });

@@ -3,6 +3,8 @@
 //! The emulator takes the driver's place for a whole process, so a test that wants it starts itself again.
 #![allow(clippy::print_stdout)]
 
+use ogive_backend::tensor::{FEW_BITS, FORMATS, IQ2_S};
+use ogive_conformance::Options;
 use ogive_cuda::CudaBackend;
 use ptx_emulator_launcher::{Launcher, Nvrtc, test};
 use std::time::Duration;
@@ -61,4 +63,11 @@ pub(crate) fn on_kind_with(
         }
         None => assert!(!required(), "{name}: neither a GPU nor the emulator is here, but {REQUIRED} is set"),
     }
+}
+
+/// The suite with one format of few bits: they are one source but for how a block is read, and the suite itself runs with all of them.
+#[allow(dead_code)] // not every test program wants it
+pub(crate) fn with_one_of_few_bits() -> Options {
+    let is_few = |format| FEW_BITS.contains(&format) && format != &IQ2_S;
+    Options::new().formats(FORMATS.iter().copied().filter(|format| !is_few(*format)).collect())
 }
