@@ -1,13 +1,12 @@
 //! A conversation: messages, the model's template, and a session that remembers what it has read.
 
-use crate::calls::Listener;
 use crate::engine::Finish;
 use crate::sampler::Chain;
 use crate::session::next_piece;
-use crate::thinking::{Cut, Parts};
+use crate::thinking::Parts;
 use crate::tokenizer::template::{ChatOptions, ChatTemplate, Message};
 use crate::tokenizer::tools::{Tool, ToolCall};
-use crate::{Generate, Generation, Prompt, Result, Session, tensor};
+use crate::{Conversation, Generate, Generation, Result, Session};
 
 /// A conversation by a chat template.
 ///
@@ -20,9 +19,7 @@ use crate::{Generate, Generation, Prompt, Result, Session, tensor};
 #[derive(Debug)]
 pub struct Chat {
     pub(crate) session: Session,
-    template: ChatTemplate,
-    pub(crate) messages: Vec<Message>,
-    options: ChatOptions,
+    pub(crate) talk: Conversation,
     /// What the next message shows.
     #[cfg(feature = "vision")]
     shown: Vec<crate::Image>,
@@ -35,17 +32,11 @@ impl Chat {
     /// # Errors
     /// If the model has no tokenizer, or one without a spelling for the token that begins or ends its texts.
     pub fn new(mut session: Session, template: ChatTemplate) -> Result<Self> {
-        let mut options = ChatOptions::default();
-        let tokenizer = session.model().tokenizer()?;
-        let spelling = |id: Option<u32>| id.map(|id| tokenizer.decode_with_special(&[id])).transpose();
-        options.bos_token = spelling(tokenizer.bos())?.unwrap_or_default();
-        options.eos_token = spelling(tokenizer.eos())?.unwrap_or_default();
-        let messages = std::mem::take(&mut session.note.messages);
+        let mut talk = Conversation::new(session.model(), template)?;
+        talk.messages = std::mem::take(&mut session.note.messages);
         Ok(Self {
             session,
-            template,
-            messages,
-            options,
+            talk,
             #[cfg(feature = "vision")]
             shown: Vec::new(),
         })
@@ -54,8 +45,8 @@ impl Chat {
     /// Begins with what the assistant is to be, instead of what it was told before.
     #[must_use]
     pub fn system(mut self, text: impl Into<String>) -> Self {
-        self.messages.retain(|m| m.role != "system");
-        self.messages.insert(0, Message::new("system", text));
+        self.talk.messages.retain(|m| m.role != "system");
+        self.talk.messages.insert(0, Message::new("system", text));
         self
     }
 
@@ -91,25 +82,13 @@ impl Chat {
     /// # Errors
     /// If a tool's name or schema is none; if the template shows no calls. Some models have another for this, under the name `tool_use`: it is taken in place of their main one then.
     pub fn tools(mut self, tools: impl IntoIterator<Item = Tool>) -> Result<Self> {
-        self.options.tools = tools.into_iter().collect();
-        let whole = |tool: &Tool| Tool::from_json(&tool.to_json()).is_some();
-        if let Some(wrong) = self.options.tools.iter().find(|tool| !whole(tool)) {
-            let why = "its name needs letters, digits, `_`, `-` and `.` alone, and its parameters are an object, a JSON Schema";
-            return Err(tensor::Error::invalid("giving a model tools", why).within(&wrong.name).into());
-        }
-        if let Err(none) = self.template.call_syntax() {
-            let model = self.session.model();
-            let own = Some(self.template.source()) == model.chat_template();
-            let other = model.tokenizer()?.chat_template_named("tool_use").filter(|_| own);
-            self.template = ChatTemplate::new(other.ok_or(none)?)?;
-            self.template.call_syntax()?;
-        }
+        self.talk = self.talk.tools(tools)?;
         Ok(self)
     }
 
     /// The conversation so far; may be edited.
     pub fn messages(&mut self) -> &mut Vec<Message> {
-        &mut self.messages
+        &mut self.talk.messages
     }
 
     /// Shows an image with what is said next, before it, and as long as that fails or nothing comes of it, with what is said then. The model
@@ -122,9 +101,10 @@ impl Chat {
     /// The first call of the last answer that has no [result](ToolCall::result) yet.
     #[must_use]
     pub fn waits_for(&self) -> Option<&ToolCall> {
-        let results = self.messages.iter().rev().take_while(|message| message.role == "tool").count();
-        let answer = self.messages.len().checked_sub(results + 1)?;
-        self.messages[answer].calls.get(results)
+        let messages = &self.talk.messages;
+        let results = messages.iter().rev().take_while(|message| message.role == "tool").count();
+        let answer = messages.len().checked_sub(results + 1)?;
+        messages[answer].calls.get(results)
     }
 
     /// Images that the next message [shows](Self::show); may be edited.
@@ -135,7 +115,7 @@ impl Chat {
 
     /// What the template is given beside the messages: further variables, the date.
     pub fn options(&mut self) -> &mut ChatOptions {
-        &mut self.options
+        &mut self.talk.options
     }
 
     /// The session it runs in.
@@ -161,7 +141,7 @@ impl Chat {
         let message = Message::new("user", text);
         #[cfg(feature = "vision")]
         let message = self.shown.iter().fold(message, |message, image| message.attach(image.clone()));
-        self.messages.push(message);
+        self.talk.messages.push(message);
         self.go_on(how, chain, Begins::Question)
     }
 
@@ -174,7 +154,7 @@ impl Chat {
         let Some(call) = self.waits_for() else { return self.reply(how).map(Some) };
         let result = call.result(result);
         let chain = self.session.model().chain(&how.sampler)?;
-        self.messages.push(result);
+        self.talk.messages.push(result);
         if self.waits_for().is_some() {
             return Ok(None);
         }
@@ -201,18 +181,19 @@ impl Chat {
     /// `with`: what the last message is, which goes where it is not answered.
     fn go_on(&mut self, how: &Generate, chain: Chain, with: Begins) -> Result<Reply<'_>> {
         let answer = self
+            .talk
             .ready(how)
             .and_then(|(prompt, cut, over)| Ok((cut, self.session.generate_over(prompt, how, chain, over)?)));
         match answer {
             Ok((cut, mut generation)) => {
-                generation.cut = cut;
+                generation.answer.cut = cut;
                 #[cfg(feature = "vision")]
                 if with == Begins::Question {
                     self.shown.clear();
                 }
                 Ok(Reply {
                     generation,
-                    messages: &mut self.messages,
+                    messages: &mut self.talk.messages,
                     #[cfg(feature = "vision")]
                     shown: &mut self.shown,
                     with,
@@ -221,76 +202,13 @@ impl Chat {
             }
             Err(e) => {
                 if with != Begins::Nothing {
-                    self.messages.pop();
+                    self.talk.messages.pop();
                 }
                 Err(e)
             }
         }
     }
-
-    /// What the model reads, what tells its answer apart, and what holds that beside `how`'s own.
-    fn ready(&self, how: &Generate) -> Result<(Prompt, Option<Cut>, Over)> {
-        let listener = self.listener()?;
-        let (prompt, text) = self.rendered()?;
-        let cut = Cut::after(&text, self.session.model().tokenizer()?, how, listener);
-        #[cfg(feature = "grammar")]
-        if let Some(strict) = self.strict(how, cut.as_ref())? {
-            return Ok((prompt, cut, Box::new(|chain| chain.first(strict))));
-        }
-        Ok((prompt, cut, Box::new(|chain| chain)))
-    }
-
-    /// Who listens for calls of tools, if there are any.
-    fn listener(&self) -> Result<Option<Listener>> {
-        let tools = &self.options.tools;
-        if tools.is_empty() {
-            return Ok(None);
-        }
-        let made = self.messages.iter().map(|message| message.calls.len()).sum();
-        Ok(Some(Listener::new(self.template.call_syntax()?, tools, made)))
-    }
-
-    /// What holds calls to their schemas, if that was asked for.
-    #[cfg(feature = "grammar")]
-    fn strict(&self, how: &Generate, cut: Option<&Cut>) -> Result<Option<crate::strict::Strict>> {
-        use crate::strict::{Strict, wrong};
-        let tools = &self.options.tools;
-        if !how.strict || tools.is_empty() {
-            return Ok(None);
-        }
-        let syntax = self.template.call_syntax()?;
-        if !syntax.has_json_arguments() {
-            return Err(crate::forced::no_json("holding calls to their schemas"));
-        }
-        if how.grammar.is_some() {
-            return Err(wrong(
-                "an answer that a grammar holds calls nothing: leave out `strict`, or the grammar",
-            ));
-        }
-        let Some(cut) = cut else {
-            return Err(wrong(
-                "calls are text where special tokens show: leave out `strict`, or `show_special`",
-            ));
-        };
-        Strict::new(self.session.model(), tools, cut, syntax.closes(), how.ignore_end).map(Some)
-    }
-
-    /// What the model reads of the conversation, and its text.
-    pub(crate) fn rendered(&self) -> Result<(Prompt, String)> {
-        let render = |messages: &[Message]| -> Result<String> {
-            Ok(self.template.render_chat(messages, &self.options)?)
-        };
-        #[cfg(feature = "vision")]
-        if self.messages.iter().any(|message| !message.attached.is_empty()) {
-            return crate::vision::rendered(self.session.model(), &self.messages, &render);
-        }
-        let text = render(&self.messages)?;
-        Ok((Prompt::Rendered(text.clone()), text))
-    }
 }
-
-/// Puts what holds one answer before a chain.
-type Over = Box<dyn FnOnce(Chain) -> Chain>;
 
 /// What an answer came with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -336,12 +254,12 @@ impl<'c> Reply<'c> {
 
     /// What the model has thought so far; empty for one that does not, or not in marks that are known.
     pub fn thinking(&self) -> &str {
-        self.generation.cut.as_ref().map_or("", |cut| &cut.said.thinking)
+        self.generation.answer.cut.as_ref().map_or("", |cut| &cut.said.thinking)
     }
 
     /// What it calls, once it has ended: none without [tools](Chat::tools), and none of a call that was cut short, which is text.
     pub fn calls(&self) -> &[ToolCall] {
-        self.generation.cut.as_ref().map_or(&[], |cut| &cut.said.calls)
+        self.generation.answer.cut.as_ref().map_or(&[], |cut| &cut.said.calls)
     }
 
     /// One step of the model and what came of the answer; see [`Generation::step`]. It is empty while the model thinks.
@@ -371,7 +289,8 @@ impl<'c> Reply<'c> {
         if let Some(Finish::Failed(e)) = generation.finish() {
             return Err(e.clone().into());
         }
-        Ok(generation.cut.as_ref().map_or(&generation.written, |cut| &cut.said.answer).clone())
+        let answer = &generation.answer;
+        Ok(answer.cut.as_ref().map_or(&answer.written, |cut| &cut.said.answer).clone())
     }
 }
 
@@ -401,13 +320,13 @@ impl Drop for Reply<'_> {
             drop(question);
             self.generation.note.closed = true;
         } else {
-            let generation = &mut self.generation;
-            let mut said = match &mut generation.cut {
+            let answer = &mut self.generation.answer;
+            let mut said = match &mut answer.cut {
                 Some(cut) => {
                     cut.end();
                     std::mem::take(&mut cut.said)
                 }
-                None => std::mem::take(&mut generation.written).into(),
+                None => std::mem::take(&mut answer.written).into(),
             };
             if !said.calls.is_empty() {
                 // Templates have their own spaces before calls.

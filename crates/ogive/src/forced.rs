@@ -3,10 +3,11 @@
 //! The template writes a call of the tool, and the model fills in what is not known: the name, if there are several, and the arguments, held
 //! to their schema. So it works for every template whose arguments are JSON, and nothing has to be read of what the model has said.
 
+use crate::engine::Request;
 use crate::tensor::serde_json::{Map, Value, from_str};
 use crate::tokenizer::template::Message;
 use crate::tokenizer::tools::{Tool, ToolCall};
-use crate::{Chat, Error, Generate, Prompt, Result, tensor};
+use crate::{Answer, Chat, Conversation, Error, Generate, Prompt, Result, tensor};
 
 /// An argument that no template has a word like.
 const MARK: &str = "xyzzy_plugh";
@@ -33,44 +34,81 @@ impl Chat {
     /// for what cannot be enforced, if `how` is held to a grammar itself, and as of [`send`](Self::send); if the arguments are not whole within
     /// [`max_tokens`](Generate::max_tokens). The conversation is then as it was.
     pub fn call(&mut self, tool: Option<&str>, how: &Generate) -> Result<ToolCall> {
-        if how.grammar.is_some() {
-            return Err(wrong("the answer is held to another grammar already"));
-        }
+        check_free(how)?;
         // All of it is held anyhow.
         let how = &Generate { strict: false, ..how.clone() };
-        let tools = self.options().tools.clone();
+        let tools = self.talk.options.tools.clone();
         let tool = match (tool, &*tools) {
             (Some(name), _) => tools.iter().find(|tool| tool.name == name),
             (None, [only]) => Some(only),
             (None, []) => None,
             (None, [first, ..]) => {
-                let (name, _) = self.around(first)?;
-                let names: Vec<String> = tools.iter().map(|tool| tool.name.replace('.', "\\.")).collect();
-                let how = how.clone().regex(&format!("({})", names.join("|")))?;
-                let name = self.said(name, &how)?;
+                let (name, _) = self.talk.around(first)?;
+                let name = self.said(name, &naming(&tools, how)?)?;
                 tools.iter().find(|tool| tool.name == name)
             }
         };
         let tool = tool.ok_or_else(|| wrong("there is no such tool"))?;
-        let (_, arguments) = self.around(tool)?;
+        let (_, arguments) = self.talk.around(tool)?;
         let how = how.clone().json_schema(&self::arguments(tool)?)?;
         let said = self.said(arguments, &how)?;
         let arguments: Map<String, Value> = from_str(&said).map_err(|e| Error::Json(e.to_string()))?;
-        let made: usize = self.messages().iter().map(|message| message.calls.len()).sum();
+        let made = self.talk.calls_made();
         let call = ToolCall::new(format!("call{:05}", made + 1), &*tool.name, arguments);
         self.messages().push(Message::new("assistant", "").calls(vec![call.clone()]));
         Ok(call)
+    }
+
+    /// What the model says there, whole.
+    fn said(&mut self, prompt: Prompt, how: &Generate) -> Result<String> {
+        let mut answer = self.session.generate(prompt, how)?;
+        let said = answer.text()?;
+        if answer.is_complete() == Some(false) {
+            return Err(Error::CutShort { tokens: answer.ids().len() });
+        }
+        Ok(said)
+    }
+}
+
+impl Conversation {
+    /// What an engine is asked to have the model name the tool that it would call, whatever it would say to what the messages say. The answer's text is the
+    /// name, for [`ask_arguments`](Self::ask_arguments).
+    ///
+    /// # Errors
+    /// If there are no tools, and as of that.
+    pub fn ask_name(&mut self, how: &Generate) -> Result<(Request, Answer)> {
+        check_free(how)?;
+        let tools = self.options.tools.clone();
+        let first = tools.first().ok_or_else(|| wrong("there is no tool"))?;
+        let (name, _) = self.around(first)?;
+        self.model
+            .asked(&name, &naming(&tools, &Generate { strict: false, ..how.clone() })?, None, |chain| chain)
+    }
+
+    /// What an engine is asked to have the model call `tool`: see [`Chat::call`]. The answer's text is the arguments, JSON as the tool's schema has it; one
+    /// that is cut short is none.
+    ///
+    /// # Errors
+    /// If there is no such tool, if the template writes arguments otherwise than as JSON, if the schema asks for what cannot be enforced, if `how` is held to
+    /// a grammar itself, and as of [`ask`](Self::ask).
+    pub fn ask_arguments(&mut self, tool: &str, how: &Generate) -> Result<(Request, Answer)> {
+        check_free(how)?;
+        let tool = self.options.tools.iter().find(|known| known.name == tool).cloned();
+        let tool = tool.ok_or_else(|| wrong("there is no such tool"))?;
+        let (_, prompt) = self.around(&tool)?;
+        let how = Generate { strict: false, ..how.clone() }.json_schema(&arguments(&tool)?)?;
+        self.model.asked(&prompt, &how, None, |chain| chain)
     }
 
     /// What the model reads before it names a tool, and before it gives this one its arguments.
     fn around(&mut self, tool: &Tool) -> Result<(Prompt, Prompt)> {
         let arguments = Map::from_iter([(MARK.to_owned(), Value::from(MARK))]);
         let call = ToolCall::new("call00001", &*tool.name, arguments.clone());
-        self.messages().push(Message::new("assistant", "").calls(vec![call]));
-        let opens = std::mem::replace(&mut self.options().add_generation_prompt, false);
+        self.messages.push(Message::new("assistant", "").calls(vec![call]));
+        let opens = std::mem::replace(&mut self.options.add_generation_prompt, false);
         let rendered = self.rendered();
-        self.options().add_generation_prompt = opens;
-        self.messages().pop();
+        self.options.add_generation_prompt = opens;
+        self.messages.pop();
         let (prompt, text) = rendered?;
         let object = |at: &usize| {
             let mut values = tensor::serde_json::Deserializer::from_str(&text[*at..]).into_iter();
@@ -88,16 +126,17 @@ impl Chat {
         };
         Ok((cut(name), cut(arguments)))
     }
+}
 
-    /// What the model says there, whole.
-    fn said(&mut self, prompt: Prompt, how: &Generate) -> Result<String> {
-        let mut answer = self.session.generate(prompt, how)?;
-        let said = answer.text()?;
-        if answer.is_complete() == Some(false) {
-            return Err(Error::CutShort { tokens: answer.ids().len() });
-        }
-        Ok(said)
-    }
+/// That nothing else holds the answer.
+fn check_free(how: &Generate) -> Result<()> {
+    if how.grammar.is_some() { Err(wrong("the answer is held to another grammar already")) } else { Ok(()) }
+}
+
+/// How the name of one of these tools is drawn.
+fn naming(tools: &[Tool], how: &Generate) -> Result<Generate> {
+    let names: Vec<String> = tools.iter().map(|tool| tool.name.replace('.', "\\.")).collect();
+    how.clone().regex(&format!("({})", names.join("|")))
 }
 
 const DOING: &str = "having a tool called";

@@ -26,6 +26,7 @@
 //! All of it is synchronous: give it a thread of its own in an asynchronous program. A model computes with one pool of threads, at which
 //! sessions of several threads take turns. Drop a [`Generation`] to cancel it.
 
+mod answer;
 mod asking;
 mod calibration;
 mod calls;
@@ -33,6 +34,7 @@ mod chat;
 mod classify;
 #[cfg(feature = "grammar")]
 mod constrained;
+mod conversation;
 mod demo;
 mod device;
 mod draft;
@@ -63,9 +65,11 @@ mod thinking;
 mod vision;
 mod vocabulary;
 
+pub use answer::Answer;
 pub use calibration::Calibration;
 pub use chat::{Chat, Reply};
 pub use classify::{Class, Classify, Scores};
+pub use conversation::Conversation;
 pub use demo::{DEMO, is_demo, open_gguf};
 pub use device::{CudaDevices, Device, cpu_is_forced, device_memory, devices, libraries};
 pub use draft::Draft;

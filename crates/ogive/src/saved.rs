@@ -233,16 +233,16 @@ impl Chat {
     /// If nothing was said yet, or writing fails; if nothing was read yet, and the template does not take the messages; if these were changed, and
     /// show other images than the session has read.
     pub fn save(&mut self, path: impl AsRef<Path>) -> Result<()> {
-        if self.session.seq.is_none() && !self.messages.is_empty() {
+        if self.session.seq.is_none() && !self.talk.messages.is_empty() {
             self.hold()?;
         }
-        let note = Note { messages: self.messages.clone(), ..self.session.note.clone() };
+        let note = Note { messages: self.talk.messages.clone(), ..self.session.note.clone() };
         self.session.save_with(path.as_ref(), &note)
     }
 
     /// Has the session hold the conversation unread, as a saved one has tokens: as much as it could go on with.
     fn hold(&mut self) -> Result<()> {
-        let (prompt, _) = self.rendered()?;
+        let (prompt, _) = self.talk.rendered()?;
         let (mut ids, mut inputs) = self.session.model.read(&prompt)?;
         ids.truncate(self.session.model.context().saturating_sub(1).max(1));
         if let Some(first) = inputs.iter().position(|input| input.tokens().end > ids.len()) {
@@ -262,7 +262,7 @@ impl Chat {
     /// As of [`Session::load`]; the messages are then as they were. Where the session holds nothing any more, they are read anew.
     pub fn load(&mut self, path: impl AsRef<Path>) -> Result<()> {
         self.session.load(path)?;
-        self.messages = std::mem::take(&mut self.session.note.messages);
+        self.talk.messages = std::mem::take(&mut self.session.note.messages);
         Ok(())
     }
 }

@@ -7,10 +7,9 @@ use crate::endless;
 use crate::engine::sampler::{Chain, Stage};
 use crate::engine::{Engine, Event, Finish, Placed, Request, SeqId, Stats};
 use crate::saved::Note;
-use crate::stop::StopFilter;
 use crate::thinking::{Cut, Parts};
 use crate::tokenizer::TextStream;
-use crate::{Generate, Model, Prompt, Result, TokenLogprobs};
+use crate::{Answer, Generate, Model, Prompt, Result, TokenLogprobs};
 use std::time::{Duration, Instant};
 
 /// One sequence of a model. Sessions of one model are independent of each other and may run in different threads.
@@ -122,51 +121,36 @@ impl Session {
         const TAIL: usize = 8;
         let tokenizer = self.model.tokenizer().ok();
         let (before, tail) = ids.split_at(if on { ids.len().saturating_sub(TAIL) } else { ids.len() });
-        let mut text = tokenizer.map(|t| t.stream_after(before));
-        if how.show_special {
-            text = text.map(TextStream::with_special);
-        }
-        // A grammar means the letters of the tokens, the first one's space among them.
-        #[cfg(feature = "grammar")]
-        if how.grammar.is_some() {
-            text = text.map(TextStream::verbatim);
-        }
+        let mut answer = Answer::new(&self.model, before, how);
         for id in tail {
             // What is complete was given away before; a token without a spelling has none.
-            text.as_mut().map(|text| text.push(*id));
+            answer.text.as_mut().map(|text| text.push(*id));
         }
         // Where the model ended the text, what there was of a character was given away as U+FFFD.
         if on && tokenizer.is_some_and(|t| tail.last().is_some_and(|id| t.eog().contains(id))) {
-            text.as_mut().map(TextStream::finish);
+            answer.text.as_mut().map(TextStream::finish);
         }
-        let cut = tokenizer.filter(|_| on).and_then(|tokenizer| Cut::going_on(&self.note, tokenizer, how));
-        let end = tokenizer.filter(|_| !how.is_endless()).map(|t| t.eog().to_vec()).unwrap_or_default();
+        answer.cut = tokenizer.filter(|_| on).and_then(|tokenizer| Cut::going_on(&self.note, tokenizer, how));
         let max_tokens = how.max_tokens.unwrap_or(self.model.context());
         let start = Instant::now();
-        let mut request = Request::new(&*ids, max_tokens).inputs(inputs).chain(chain).stop(&*end).keep();
+        let mut request =
+            Request::new(&*ids, max_tokens).inputs(inputs).chain(chain).stop(&*answer.end).keep();
         request.logprobs = how.logprobs;
         let (id, cached) = self.place(request)?;
         if !on {
             self.note = Note::default();
         }
         let (held, given) = (std::mem::take(&mut self.note.held), std::mem::take(&mut self.note.given));
+        answer.stop = answer.stop.holding(held, &given);
         Ok(Generation {
             before: self.engine.stats(),
-            model: &self.model,
             note: &mut self.note,
             engine: &mut self.engine,
             id,
-            text,
-            stop: StopFilter::new(&how.stop).holding(held, &given),
-            end,
             prompt: ids.len(),
-            ids: Vec::new(),
-            written: String::new(),
-            cut,
-            logprobs: Vec::new(),
+            answer,
             #[cfg(feature = "grammar")]
             constraint: None,
-            finish: None,
             failed: false,
             times: Times { prompt_tokens: ids.len() - cached, ..Times::default() },
             start,
@@ -249,27 +233,17 @@ fn rate(n: usize, time: Duration) -> f64 {
 /// [goes on](Session::resume).
 #[derive(Debug)]
 pub struct Generation<'s> {
-    model: &'s Model,
     engine: &'s mut Engine,
     /// Takes the text that is held back when this is dropped, and in a conversation what its last answer goes on with.
     pub(crate) note: &'s mut Note,
     id: SeqId,
-    text: Option<TextStream>,
-    stop: StopFilter,
-    end: Vec<u32>,
+    pub(crate) answer: Answer,
     prompt: usize,
     /// What the engine had done before.
     before: Stats,
-    ids: Vec<u32>,
-    /// All pieces that were given.
-    pub(crate) written: String,
-    /// What tells its parts apart, in a conversation with a model that thinks.
-    pub(crate) cut: Option<Cut>,
-    logprobs: Vec<TokenLogprobs>,
     /// What it is held to, at its beginning.
     #[cfg(feature = "grammar")]
     pub(crate) constraint: Option<ogive_grammar::Constraint>,
-    finish: Option<Finish>,
     /// The iterator has given an error.
     failed: bool,
     times: Times,
@@ -284,18 +258,18 @@ impl Generation<'_> {
 
     /// The ids drawn so far; a token that ended the answer is the last of them.
     pub fn ids(&self) -> &[u32] {
-        &self.ids
+        self.answer.ids()
     }
 
     /// How likely each of [`ids`](Self::ids) was, where [`Generate::logprobs`] asked for it; empty else. A piece of text is
     /// made of whole characters and may come of several tokens, or of none that is new.
     pub fn logprobs(&self) -> &[TokenLogprobs] {
-        &self.logprobs
+        self.answer.logprobs()
     }
 
     /// The sum of their log probabilities: the logarithm of the answer's, as far as it has come.
     pub fn cumulative_logprob(&self) -> f64 {
-        self.logprobs.iter().map(|each| each.token.logprob).sum()
+        self.logprobs().iter().map(|each| each.token.logprob).sum()
     }
 
     #[cfg(feature = "grammar")]
@@ -311,7 +285,7 @@ impl Generation<'_> {
 
     /// Why it ended, once it has. A stop string counts as [`Finish::Stop`].
     pub fn finish(&self) -> Option<&Finish> {
-        self.finish.as_ref()
+        self.answer.finish()
     }
 
     /// How long it has taken so far.
@@ -326,9 +300,9 @@ impl Generation<'_> {
     /// If a step fails; to ask again tries again. If no token could be drawn.
     pub fn text(&mut self) -> Result<String> {
         while self.step()?.is_some() {}
-        match &self.finish {
+        match self.finish() {
             Some(Finish::Failed(e)) => Err(e.clone().into()),
-            _ => Ok(self.written.clone()),
+            _ => Ok(self.answer.written.clone()),
         }
     }
 
@@ -347,16 +321,11 @@ impl Generation<'_> {
         Ok(event)
     }
 
-    /// Whether no more text can come of it. One that failed may be gone on with otherwise, and what is held back of it comes then.
-    fn has_ended(&self) -> bool {
-        self.finish.as_ref().is_some_and(|finish| !matches!(finish, Finish::Failed(_)))
-    }
-
     fn clock(&mut self) {
-        if self.ids.is_empty() {
+        if self.ids().is_empty() {
             self.times.prefill = self.start.elapsed();
         } else {
-            self.times.decoded = self.ids.len();
+            self.times.decoded = self.ids().len();
             self.times.decode = self.start.elapsed().saturating_sub(self.times.prefill);
         }
         let (now, count) = (self.engine.stats(), |n| usize::try_from(n).unwrap_or(usize::MAX));
@@ -376,55 +345,24 @@ impl Generation<'_> {
 
     /// The same, with the parts of it where they are told apart.
     pub(crate) fn advance(&mut self) -> Result<Option<(String, Option<Parts>)>> {
-        if self.finish.is_some() {
+        if self.finish().is_some() {
             return Ok(None);
         }
         let Some(event) = self.draw()? else { return Ok(Some(Default::default())) };
-        let mut piece = String::new();
-        // Before anything can fail: who asks again after the last event would wait for ever.
-        self.finish = event.finish;
-        if let Some(id) = event.token {
-            self.ids.push(id);
-            self.logprobs.extend(event.logprobs.map(|found| TokenLogprobs::of(self.model, found)));
-            // A model may have more rows of logits than its vocabulary has tokens: those have no text.
-            let is_word = self.model.tokenizer().is_ok_and(|t| (id as usize) < t.vocab_size());
-            if let Some(text) = self.text.as_mut().filter(|_| is_word && !self.end.contains(&id)) {
-                let said = text.push(id)?;
-                if let (Some(cut), Ok(tokenizer)) = (&mut self.cut, self.model.tokenizer()) {
-                    let special = || {
-                        tokenizer.token_kind(id).filter(|kind| kind.is_special())?;
-                        tokenizer.decode_with_special(&[id]).ok()
-                    };
-                    cut.hear(id, &said, special);
-                }
-                piece = self.stop.push(&said);
-            }
-        }
-        if self.stop.stopped() {
+        let (piece, parts) = self.answer.hear(event)?;
+        if self.answer.stop.stopped() {
             self.engine.pause(self.id);
-            self.finish = Some(Finish::Stop);
-        } else if self.has_ended() {
-            // What was cut is completed by who goes on.
-            if self.finish == Some(Finish::Stop) {
-                let rest = self.text.as_mut().map(TextStream::finish).unwrap_or_default();
-                if let Some(cut) = &mut self.cut {
-                    cut.hear_text(rest.len());
-                }
-                piece += &self.stop.push(&rest);
-            }
-            self.note.given = self.stop.held().concat();
-            piece += &self.stop.finish();
         }
-        let ended = self.has_ended();
-        let parts = self.cut.as_mut().map(|cut| cut.give(&piece, ended));
+        if let Some(given) = self.answer.given.take() {
+            self.note.given = given;
+        }
         // A chat has its messages itself: here they are of one whose answer goes on without it.
         if let Some(answer) = self.note.answer_mut() {
             let (thought, said) = parts.as_ref().map_or(("", &piece), |p| (&p.thinking, &p.answer));
             answer.thinking.push_str(thought);
             answer.content.push_str(said);
         }
-        self.written.push_str(&piece);
-        match &self.finish {
+        match self.finish() {
             Some(Finish::Failed(e)) => Err(e.clone().into()),
             _ => Ok(Some((piece, parts))),
         }
@@ -464,9 +402,9 @@ pub(crate) fn next_piece(
 impl Drop for Generation<'_> {
     fn drop(&mut self) {
         self.engine.pause(self.id);
-        self.note.place = self.cut.as_ref().map(Cut::place);
-        if !self.has_ended() {
-            [self.note.given, self.note.held] = self.stop.held().map(str::to_owned);
+        self.note.place = self.answer.cut.as_ref().map(Cut::place);
+        if !self.answer.has_ended() {
+            [self.note.given, self.note.held] = self.answer.stop.held().map(str::to_owned);
         }
     }
 }
