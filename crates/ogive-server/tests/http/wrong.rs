@@ -1,0 +1,202 @@
+//! What is wrong is told, in OpenAI's form, and nothing falls over.
+
+use crate::client::{Client, demo, request};
+use axum::body::Body;
+use axum::http::{Method, Request, StatusCode};
+use ogive_server::{Options, Server, axum};
+use serde_json::{Value, json};
+
+const CHAT: &str = "/v1/chat/completions";
+
+fn client() -> Client {
+    Client::new(demo(64), Options::new().body(1 << 20))
+}
+
+#[test]
+fn bodies_that_are_none_are_refused() {
+    let client = client();
+    let deep = format!("{{\"messages\": {}1{}}}", "[".repeat(100_000), "]".repeat(100_000));
+    let open = "{\"a\":".repeat(100_000);
+    for path in [CHAT, "/v1/completions", "/v1/embeddings", "/v1/rerank"] {
+        for body in [
+            "",
+            "{",
+            "[]",
+            "null",
+            "{\"messages\": [\u{0}]}",
+            "{\"prompt\": \"\\ud800\"}",
+            "\u{feff}{}",
+            &*deep,
+            &*open,
+        ] {
+            let answer = client.send(request(path, body.to_owned()));
+            assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{path} {answer:?}");
+            assert_eq!(answer.json()["error"]["type"], "invalid_request_error");
+        }
+        assert_eq!(client.send(request(path, vec![0xff, 0xfe, 0x00])).status, StatusCode::BAD_REQUEST);
+        let huge = client.send(request(path, format!("{{\"x\": \"{}\"}}", "a".repeat(2 << 20))));
+        assert_eq!(
+            (huge.status, huge.json()["error"]["code"].clone()),
+            (StatusCode::PAYLOAD_TOO_LARGE, Value::Null)
+        );
+        assert_eq!(
+            client.send(Request::get(path).body(Body::empty()).unwrap()).status,
+            StatusCode::METHOD_NOT_ALLOWED
+        );
+        // It is there, and asks for nothing.
+        assert_eq!(client.post(path, &json!({})).status, StatusCode::BAD_REQUEST);
+    }
+}
+
+#[test]
+fn fields_that_are_wrong_are_named() {
+    let client = client();
+    let user = |content: Value| json!([{ "role": "user", "content": content }]);
+    let url = |url: &str| user(json!([{ "type": "image_url", "image_url": { "url": url } }]));
+    let tool = json!({ "type": "function", "function": { "name": "f" } });
+    for (name, value, param) in [
+        ("messages", json!("hello"), "messages"),
+        ("messages", json!([]), "messages"),
+        ("messages", json!([1]), "messages[0].role"),
+        ("messages", json!([{ "role": "user" }]), "messages[0].content"),
+        ("messages", json!([{ "role": "king", "content": "a" }]), "messages[0].role"),
+        ("messages", json!([{ "role": "tool", "content": "a" }]), "messages[0].tool_call_id"),
+        ("messages", json!([{ "role": "assistant", "tool_calls": [{}] }]), "messages[0].tool_calls"),
+        ("messages", user(json!(3)), "messages[0].content"),
+        ("messages", user(json!([{ "type": "input_audio" }])), "messages[0].content[0].type"),
+        ("messages", user(json!([{ "type": "text" }])), "messages[0].content[0].text"),
+        ("messages", url("data:image/png;base64,AAAA"), "messages[0].content[0]"),
+        ("temperature", json!("hot"), "temperature"),
+        ("temperature", json!(1e300), "temperature"),
+        ("top_p", json!([]), "top_p"),
+        ("seed", json!(1.5), "seed"),
+        ("n", json!(0), "n"),
+        ("n", json!(1000), "n"),
+        ("stop", json!([1]), "stop"),
+        ("stop", json!(""), "stop"),
+        ("stop", json!(vec!["a"; 17]), "stop"),
+        ("max_tokens", json!(0), "max_tokens"),
+        ("max_tokens", json!(-5), "max_tokens"),
+        ("max_tokens", json!(7), "max_tokens"),
+        ("stream", json!("yes"), "stream"),
+        ("stream_options", json!({ "include_usage": 1 }), "stream_options.include_usage"),
+        ("logit_bias", json!({ "a": 1 }), "logit_bias"),
+        ("logprobs", json!(3), "logprobs"),
+        ("top_logprobs", json!(21), "top_logprobs"),
+        ("top_logprobs", json!(2), "top_logprobs"),
+        ("modalities", json!(["audio"]), "modalities"),
+        ("reasoning_effort", json!("high"), "reasoning_effort"),
+        ("functions", json!([{}]), "functions"),
+        ("min_tokens", json!(5), "min_tokens"),
+        ("tools", json!([1]), "tools[0]"),
+        ("tools", json!([{ "type": "web_search" }]), "tools[0].type"),
+        ("tools", json!([tool, tool]), "tools[1]"),
+        ("tool_choice", json!("required"), "tool_choice"),
+        ("tool_choice", json!({ "type": "function", "function": { "name": "g" } }), "tool_choice"),
+    ] {
+        let mut json = json!({ "messages": user(json!("hello")), "max_completion_tokens": 2 });
+        json[name] = value;
+        let answer = client.post(CHAT, &json);
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{json} {answer:?}");
+        assert_eq!(answer.json()["error"]["param"], param, "{answer:?}");
+    }
+    // What other settings make wrong has no field of its own.
+    let mut json = json!({ "messages": user(json!("hello")), "temperature": -1 });
+    assert!(client.error(CHAT, &json, 400).contains("temperature"));
+    // The demo model's template has no calls, and a prompt may be too long, also where a stream is asked for.
+    json = json!({ "messages": user(json!("hello")), "tools": [tool] });
+    client.error(CHAT, &json, 400);
+    json = json!({ "messages": user(json!("hello ".repeat(100))), "stream": true });
+    assert!(client.error(CHAT, &json, 400).contains("context of 64"));
+    for prompt in
+        [json!([]), json!([[]]), json!({}), json!([4_000_000_000_u32]), json!([-1]), json!(["a", 1])]
+    {
+        client.error("/v1/completions", &json!({ "prompt": prompt, "max_tokens": 1 }), 400);
+    }
+    client.error("/v1/completions", &json!({ "prompt": vec!["a"; 20], "n": 16 }), 400);
+    client.error("/v1/completions", &json!({ "prompt": "a", "echo": true }), 400);
+    client.ask(
+        "/v1/completions",
+        &json!({ "prompt": "a", "echo": false, "best_of": null, "suffix": "", "max_tokens": 1 }),
+    );
+}
+
+#[test]
+fn a_key_opens_the_door_and_health_needs_none() {
+    let client = Client::new(demo(64), Options::new().key("first").key("second"));
+    let get = |path: &str, key: Option<&str>| {
+        let request = key.into_iter().fold(Request::get(path), |r, key| r.header("authorization", key));
+        client.send(request.body(Body::empty()).unwrap())
+    };
+    for key in [Some("Bearer first"), Some("bearer second")] {
+        assert_eq!(get("/v1/models", key).status, StatusCode::OK);
+    }
+    for key in [
+        None,
+        Some(""),
+        Some("Bearer"),
+        Some("Bearer "),
+        Some("Bearer firs"),
+        Some("Bearer first2"),
+        Some("Basic first"),
+        Some("é"),
+    ] {
+        let refused = get("/v1/models", key);
+        assert_eq!(
+            (refused.status, &refused.headers["www-authenticate"]),
+            (StatusCode::UNAUTHORIZED, &"Bearer".parse().unwrap())
+        );
+        assert_eq!(refused.json()["error"]["code"], "invalid_api_key");
+    }
+    assert_eq!(client.post(CHAT, &json!({})).status, StatusCode::UNAUTHORIZED);
+    assert_eq!(get("/health", None).json(), json!({ "status": "ok" }));
+}
+
+#[test]
+fn routes_are_there_or_not() {
+    let client = client();
+    let get = |path: &str| client.send(Request::get(path).body(Body::empty()).unwrap());
+    let model = get("/v1/models").json()["data"][0].clone();
+    assert_eq!(
+        (&model["id"], &model["object"], &model["context_length"]),
+        (&json!("ogive"), &json!("model"), &json!(64))
+    );
+    assert_eq!(get("/v1/models/ogive").json(), model);
+    assert_eq!(get("/v1/models/gpt/x").json()["error"]["code"], "model_not_found");
+    let none = get("/v1/nothing");
+    assert!(
+        none.status == StatusCode::NOT_FOUND
+            && none.json()["error"]["message"].as_str().unwrap().contains("/v1/nothing")
+    );
+    // Web pages may not ask unless it is said.
+    assert!(get("/v1/models").headers.get("access-control-allow-origin").is_none());
+}
+
+#[test]
+fn pages_of_an_origin_may_ask_where_it_is_said() {
+    let origin = "https://example.org";
+    let client = Client::new(demo(64), Options::new().key("k").origin(origin));
+    let before = Request::builder().method(Method::OPTIONS).uri(CHAT).header("origin", origin);
+    let before = before
+        .header("access-control-request-method", "POST")
+        .header("access-control-request-headers", "authorization,x-more");
+    let before = client.send(before.body(Body::empty()).unwrap());
+    assert_eq!(before.status, StatusCode::NO_CONTENT);
+    assert_eq!(before.headers["access-control-allow-headers"], "authorization,x-more");
+    for headers in [before.headers, client.post(CHAT, &json!({})).headers] {
+        assert_eq!(headers["access-control-allow-origin"], origin);
+    }
+    for wrong in ["example.org", "https://example.org/", "https://a\nb", ""] {
+        let e = Server::new(demo(64), Options::new().origin(wrong)).unwrap_err().to_string();
+        assert!(e.contains("is no origin"), "{e}");
+    }
+}
+
+#[test]
+fn settings_that_cannot_be_are_told() {
+    let e = |options: Options| Server::new(demo(64), options).unwrap_err().to_string();
+    assert!(e(Options::new().sequences(0)).contains("sequences"));
+    assert!(e(Options::new().key("")).contains("empty API key"));
+    assert!(e(Options::new().template("{% if")).contains("template"));
+    assert!(e(Options::new().cache_tokens(8)).contains("too small"));
+}
