@@ -122,6 +122,25 @@ fn steps<'a>(root: &'a Path, metadata: &Metadata) -> Vec<Step<'a>> {
         let clippy = [&["clippy", "--package", "ogive"], &only[..], &["--", "-D", "warnings"]].concat();
         steps.push(cargo(&clippy, &[]));
     }
+    // The program with its server, and a server without grammars and images.
+    steps.push(cargo(
+        &[
+            "clippy",
+            "--package",
+            "ogive-cli",
+            "--features",
+            "server",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ],
+        &[],
+    ));
+    steps.push(cargo(
+        &["clippy", "--package", "ogive-server", "--no-default-features", "--", "-D", "warnings"],
+        &[],
+    ));
     // Each generation of CUDA alone: elsewhere all three are on.
     for generation in GENERATIONS {
         let clippy =

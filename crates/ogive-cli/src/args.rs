@@ -2,7 +2,7 @@
 
 use crate::commands::{
     bench, chat, classify, detokenize, devices, embed, imatrix, inspect, logits, perplexity, quantize,
-    rerank, run, synth, template, tokenize,
+    rerank, run, serve, synth, template, tokenize,
 };
 use crate::error::Result;
 use crate::interrupt::Interrupt;
@@ -15,6 +15,7 @@ Environment:
   OGIVE_LOG         What is told on stderr, as target=level,...: finer than -v. Targets are the libraries' names, as in
                     ogive_engine=trace, and ogive::cuda, ogive::split and ogive::backend; ogive=debug is all of these
   OGIVE_HISTORY     The file with what was typed in `ogive chat`; empty for none
+  OGIVE_API_KEY     The key that `ogive serve` wants of requests, where --api-key names none
   OGIVE_FORCE_CPU   1: looks for no GPU
   OGIVE_CPU_FORCE   What the CPU computes with, for tests and measurements, instead of the best it has:
                     amx, avx512, avx-vnni, avx2, neon-i8mm, neon-dotprod, neon or scalar
@@ -59,6 +60,8 @@ enum Command {
     Rerank(rerank::Args),
     /// Tells which of the model's classes texts belong to, a JSON object a line
     Classify(classify::Args),
+    /// Serves a model over HTTP, as OpenAI's clients ask for it (builds with the feature `server`)
+    Serve(serve::Args),
     /// Measures how well the model foretells a text file
     Perplexity(perplexity::Args),
     /// Collects what columns of the model's matrices count on a text, for quantize --imatrix
@@ -109,6 +112,7 @@ impl Cli {
             Command::Embed(args) => embed::run(&args, &context),
             Command::Rerank(args) => rerank::run(&args, &context),
             Command::Classify(args) => classify::run(&args, &context),
+            Command::Serve(args) => serve::run(&args, &context),
             Command::Bench(args) => bench::run(&args, &context),
             Command::Synth(args) => synth::run(&args, &context),
             Command::Devices(args) => devices::run(&args, &context),

@@ -13,6 +13,11 @@ pub(crate) mod perplexity;
 pub(crate) mod quantize;
 pub(crate) mod rerank;
 pub(crate) mod run;
+#[cfg(feature = "server")]
+pub(crate) mod serve;
+#[cfg(not(feature = "server"))]
+#[path = "serve_not.rs"]
+pub(crate) mod serve;
 pub(crate) mod synth;
 pub(crate) mod template;
 pub(crate) mod tokenize;

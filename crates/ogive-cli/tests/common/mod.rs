@@ -39,7 +39,11 @@ pub(crate) fn limited(blocks: u32) -> Command {
 }
 
 fn apart(mut command: Command) -> Command {
-    command.env_remove("OGIVE_MODEL").env_remove("OGIVE_LOG").env("OGIVE_HISTORY", "");
+    command
+        .env_remove("OGIVE_MODEL")
+        .env_remove("OGIVE_LOG")
+        .env_remove("OGIVE_API_KEY")
+        .env("OGIVE_HISTORY", "");
     command
 }
 
