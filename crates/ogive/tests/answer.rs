@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 #[path = "common/calls.rs"]
+#[allow(dead_code)]
 mod calls;
 #[path = "common/words.rs"]
 mod words;
@@ -11,7 +12,6 @@ use ogive::tokenizer::template::{ChatTemplate, Message};
 use ogive::{Answer, Chat, Conversation, Device, Generate, Model, Options, Parts, Tool};
 use serde_json::json;
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 /// All that comes of them, in one engine of four at a time.
@@ -57,7 +57,6 @@ const CALL: &str = r#"{"name": "now", "arguments": {"zone": "cet"}}"#;
 #[test]
 fn a_conversation_is_told_apart_as_a_chat() {
     let folder = tempfile::tempdir().unwrap();
-    fs::create_dir_all(folder.path()).unwrap();
     let model = words::model(folder.path(), &["<|im_end|>", "<|assistant|>"], &WORDS);
     let tool =
         Tool::new("now", "", json!({ "type": "object", "properties": { "zone": { "type": "string" } } }));
