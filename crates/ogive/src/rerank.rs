@@ -101,7 +101,7 @@ impl Model {
             |text: &str| -> Result<Vec<u32>> { Ok(self.tokenizer()?.encode(text, EncodeOptions::TEXT)?) };
         let ids = if asking.is_none() { encode(query)? } else { Vec::new() };
         let pair = |(i, text): (usize, T)| match &asking {
-            Some(asking) => Ok((self.asked(asking, query, text.as_ref(), i, how)?, Vec::new())),
+            Some(asking) => Ok((self.question(asking, query, text.as_ref(), i, how)?, Vec::new())),
             None => self.pair(&ids, encode(text.as_ref())?, i, how),
         };
         let pairs = texts.into_iter().enumerate().map(pair).collect::<Result<Vec<_>>>()?;
@@ -160,7 +160,7 @@ impl Model {
     }
 
     /// Ids of what the model is asked about text `i`.
-    fn asked(&self, asking: &Asking, query: &str, text: &str, i: usize, how: &Rerank) -> Result<Vec<u32>> {
+    fn question(&self, asking: &Asking, query: &str, text: &str, i: usize, how: &Rerank) -> Result<Vec<u32>> {
         let most = self.most(how)?;
         let (ids, whole) = asking.ids(self.tokenizer()?, query, text, most)?;
         if whole > most && (!how.truncate || ids.len() > most) {
