@@ -47,6 +47,8 @@
 #define ROUNDS (SIXTEENS * (K_DIM + V_DIM) > 256 ? 1 : OF_WARP / 4)
 #define SLABS 2
 #endif
+// Pieces of a row of keys or values that are asked for before the first is there: all, but where the heads of 256 leave no registers.
+#define PIECES (__CUDA_ARCH__ < 800 && K_PAD + V_PAD > 384 ? 2 : 4)
 #define LOG2_E 1.44269504f
 // Less than any score.
 #define LOWEST -3.40282347e38f
@@ -172,13 +174,13 @@ KERNEL __launch_bounds__(THREADS, BLOCKS)
                 const u8* key = k + number * (u32)k_bytes;
                 const u8* value = v + number * (u32)v_bytes;
                 // Chunks past the head are zeros.
-#pragma unroll
+#pragma unroll PIECES
                 for (int c = 0; c < K_PAD; c += 64) {
                     bool within = K_DIM % 64 == 0 || c + part < K_DIM;
                     if (K_PAD % 64 == 0 || c + part < K_PAD)
                         put_eight(to + key_at + i * K_PAD * 2 + c * 2, key, there && within, kv * K_DIM + part, within ? c : -part, k_cols);
                 }
-#pragma unroll
+#pragma unroll PIECES
                 for (int c = 0; c < V_PAD; c += 64) {
                     bool within = V_DIM % 64 == 0 || c + part < V_DIM;
                     if (V_PAD % 64 == 0 || c + part < V_PAD)
