@@ -96,6 +96,16 @@ pub const ATTEND: Source = Source {
             ("PAGED", "1"),
             ("CAUSAL", "1"),
         ],
+        // As layers have it that look around a token, where no tensor cores are.
+        &[
+            ("K_DIM", "64"),
+            ("V_DIM", "64"),
+            ("VECTOR", "1"),
+            ("ELEMENT", "f32"),
+            ("HEADS", "1"),
+            ("WARPS", "8"),
+            ("AFTER", "64"),
+        ],
     ],
 };
 

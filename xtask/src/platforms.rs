@@ -1,4 +1,4 @@
-//! `cargo xtask platforms`: whether everything compiles, mostly tests and examples too, for platforms that this machine is not.
+//! `cargo xtask platforms`: whether everything compiles, and tests that name a platform, for platforms that this machine is not.
 //!
 //! What says nothing of a platform compiles on one as on another, so not all is compiled for each: who says something is looked up in the sources.
 //!
@@ -58,29 +58,38 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
                 continue;
             }
         }
-        let mut clippy = command(root);
-        clippy.args(["clippy", "--target", triple]);
+        let clippy = |args: Vec<&str>| {
+            let mut clippy = command(root);
+            clippy.args(["clippy", "--target", triple]).args(args).args(["--", "-D", "warnings"]);
+            clippy.envs(["TARGET_CC", "TARGET_CXX", "TARGET_AR"].map(|tool| (tool, "true")));
+            done(&mut clippy, &format!("cargo clippy for {triple}"))
+        };
         match part {
             Part::Architecture => {
-                clippy.args(naming_architectures(&metadata).iter().flat_map(|name| ["--package", name]));
+                let packages = naming(&metadata, &ARCHITECTURES);
+                clippy(packages.iter().flat_map(|name| ["--package", name]).collect())?;
             }
             Part::Platform => {
-                clippy.args(["--workspace", "--lib", "--bins"]);
-                clippy.args(naming_platforms(&metadata).iter().flat_map(|name| ["--test", name]));
+                let tests = naming_platforms(&metadata);
+                let named = tests.iter().flat_map(|name| ["--test", name]);
+                clippy(["--workspace", "--lib", "--bins"].into_iter().chain(named).collect())?;
+                // Tests within libraries and programs; what they say of Unix is the same on all of its kind.
+                if triple.contains("windows") {
+                    let packages = naming(&metadata, &WORDS);
+                    let named = packages.iter().flat_map(|name| ["--package", name]);
+                    clippy(["--lib", "--bins", "--profile", "test"].into_iter().chain(named).collect())?;
+                }
             }
         }
-        clippy.args(["--", "-D", "warnings"]);
-        clippy.envs(["TARGET_CC", "TARGET_CXX", "TARGET_AR"].map(|tool| (tool, "true")));
-        done(&mut clippy, &format!("cargo clippy for {triple}"))?;
     }
     Ok(())
 }
 
-/// Names of the packages whose libraries or programs name an architecture.
-fn naming_architectures(metadata: &Metadata) -> Vec<String> {
+/// Names of the packages whose libraries or programs say one of these words.
+fn naming(metadata: &Metadata, words: &[&str]) -> Vec<String> {
     let packages = metadata.workspace_packages().into_iter().filter(|package| {
         let folder = package.manifest_path.parent().map(|folder| folder.join("src"));
-        folder.is_some_and(|folder| below(folder.as_std_path(), &ARCHITECTURES))
+        folder.is_some_and(|folder| below(folder.as_std_path(), words))
     });
     packages.map(|package| package.name.to_string()).collect()
 }
@@ -135,7 +144,7 @@ mod tests {
         }
         // They are few, which is what this is for.
         assert!(names.len() < 90 && !names.iter().any(|n| n == "vocabularies"), "{names:?}");
-        let names = naming_architectures(&metadata);
+        let names = naming(&metadata, &ARCHITECTURES);
         for name in ["ogive-cpu", "ogive-cuda", "ptx-emulator"] {
             assert!(names.iter().any(|n| n == name), "{name}: {names:?}");
         }

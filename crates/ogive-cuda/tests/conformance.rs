@@ -1,6 +1,7 @@
 //! The suite every backend must pass: on a GPU if there is one, else under the emulator, with each generation of NVRTC.
 //!
-//! In single precision it runs once: half the cases of each operator with one of them, and a quarter with each of the others. As programs open
+//! In single precision it runs once: half the cases of each operator with one of them, and a quarter with each of the others (formats of few bits by
+//! thirds, each whole with one); where a compiler is excused, its part is not run. As programs open
 //! models, it runs in sevenths: each kind of device takes one, and each compiler makes two or three of them; there every tensor is an allocation of
 //! its own, so that the emulator sees where it ends. All of both, on all devices, with all compilers that know the device, is
 //! `-- --ignored --nocapture every_device`, which takes a core an hour and says before each where it is.
@@ -55,7 +56,8 @@ impl Few {
     }
 }
 
-/// Which cases of each operator are run: all, or one of so many from this one on, and the last of those that have no more.
+/// Which cases of each operator are run: all, or one of so many from this one on, and the last of those that have no more; and all those of formats of
+/// few bits, which are not in the options of all compilers.
 #[derive(Clone, Copy)]
 enum Of {
     All,
@@ -64,16 +66,20 @@ enum Of {
 
 impl Of {
     fn choose<'a>(self, all: &'a [Case]) -> Vec<&'a Case> {
-        let Self::One { of, from } = self else { return all.iter().collect() };
+        // Behind the others, whose numbers are so the same whichever few there are.
+        let is_few =
+            |case: &&Case| case.name().split(['/', '-']).any(|word| FEW_BITS.iter().any(|f| f.name == word));
+        let (few, rest): (Vec<&Case>, Vec<&Case>) = all.iter().partition(is_few);
+        let Self::One { of, from } = self else { return rest.into_iter().chain(few).collect() };
         let mut operators: BTreeMap<&str, Vec<&'a Case>> = BTreeMap::new();
-        for case in all {
+        for case in rest {
             operators.entry(case.name().split('/').next().unwrap_or_default()).or_default().push(case);
         }
         let some = |own: Vec<&'a Case>| {
             let skipped = from.min(own.len() - 1);
             own.into_iter().skip(skipped).step_by(of)
         };
-        operators.into_values().flat_map(some).collect()
+        operators.into_values().flat_map(some).chain(few).collect()
     }
 }
 
@@ -187,7 +193,7 @@ fn conforms_as_opened(part: [usize; 2], few: Few) {
 }
 
 macro_rules! as_opened {
-    ($($name:ident: $device:literal, $nvrtc:expr, $seventh:literal;)*) => {
+    ($($name:ident: $device:literal, $nvrtc:expr, $seventh:literal, $third:literal;)*) => {
         /// Every kind of device that the emulator has of those kernels have paths for.
         const DEVICES: &[&str] = &[$($device),*];
 
@@ -197,20 +203,20 @@ macro_rules! as_opened {
             $(#[test]
             fn $name() {
                 let apart = [("OGIVE_CUDA_MEMORY", "apart")];
-                common::on_kind_with(test_name!(), $nvrtc, Some($device), &apart, || conforms_as_opened([$seventh, 7], Few::Third(2)));
+                common::on_kind_with(test_name!(), $nvrtc, Some($device), &apart, || conforms_as_opened([$seventh, 7], Few::Third($third)));
             })*
         }
     };
 }
 
 as_opened! {
-    sm_35: "sm_35", Nvrtc::V11, 5;
-    sm_50: "sm_50", Nvrtc::V11, 0;
-    sm_61: "sm_61", Nvrtc::V12, 1;
-    sm_75: "sm_75", Nvrtc::V13, 2;
-    sm_80: "sm_80", Nvrtc::V13, 3;
-    sm_90: "sm_90", Nvrtc::V11, 4;
-    sm_120: "sm_120", Nvrtc::V12, 6;
+    sm_35: "sm_35", Nvrtc::V11, 5, 0;
+    sm_50: "sm_50", Nvrtc::V11, 0, 1;
+    sm_61: "sm_61", Nvrtc::V12, 1, 2;
+    sm_75: "sm_75", Nvrtc::V13, 2, 0;
+    sm_80: "sm_80", Nvrtc::V13, 3, 1;
+    sm_90: "sm_90", Nvrtc::V11, 4, 2;
+    sm_120: "sm_120", Nvrtc::V12, 6, 0;
 }
 
 /// Whether this generation of NVRTC compiles for the device.

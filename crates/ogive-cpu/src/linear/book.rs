@@ -3,7 +3,7 @@
 //! Their groups come from tables, a step that no product wants to know of. So some rows at a time are unpacked to one form ([`Packed::Coded`],
 //! which is what all of them come to: 256 codes, sixteen sub-scales and a factor), and its kernels multiply them. What is here is the
 //! definition; paths unpack to the same bytes faster. On AVX2, and where a register is a table of bytes (VBMI), weights in strips need no unpacked rows:
-//! their words are looked up and multiplied in registers, up to twice as fast.
+//! their words are looked up, and multiplied, in registers for one token (with VBMI for up to eight) and from a panel for more, up to twice as fast.
 
 use super::{FEW_CODED, Input, Job};
 use crate::{pool::Stripe, weight::CpuWeight};
@@ -41,11 +41,25 @@ pub(crate) enum Book {
     Tq1,
 }
 
+/// Eight levels that a code names. Aligned: read as a word, and never from two lines of the cache.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(8))]
+pub(crate) struct Eight(pub(crate) [i8; 8]);
+
+const fn aligned<const N: usize>(eights: [[i8; 8]; N]) -> [Eight; N] {
+    let (mut all, mut i) = ([Eight([0; 8]); N], 0);
+    while i < N {
+        all[i] = Eight(eights[i]);
+        i += 1;
+    }
+    all
+}
+
 /// Levels of IQ1 in eighths, raised by [`LOW`], and one more: its shift of an eighth adds nothing, or takes two away.
-pub(crate) static IQ1: [[i8; 8]; 2048] = grids::eights(&grids::IQ1, [9, 17, 25, 0]);
-pub(crate) static IQ2_XXS: [[i8; 8]; 256] = grids::eights(&grids::IQ2_XXS, grids::IQ2_LEVELS);
-pub(crate) static IQ2_XS: [[i8; 8]; 512] = grids::eights(&grids::IQ2_XS, grids::IQ2_LEVELS);
-pub(crate) static IQ2_S: [[i8; 8]; 1024] = grids::eights(&grids::IQ2_S, grids::IQ2_LEVELS);
+pub(crate) static IQ1: [Eight; 2048] = aligned(grids::eights(&grids::IQ1, [9, 17, 25, 0]));
+pub(crate) static IQ2_XXS: [Eight; 256] = aligned(grids::eights(&grids::IQ2_XXS, grids::IQ2_LEVELS));
+pub(crate) static IQ2_XS: [Eight; 512] = aligned(grids::eights(&grids::IQ2_XS, grids::IQ2_LEVELS));
+pub(crate) static IQ2_S: [Eight; 1024] = aligned(grids::eights(&grids::IQ2_S, grids::IQ2_LEVELS));
 pub(crate) static IQ3_XXS: [[i8; 4]; 256] = grids::fours(&grids::IQ3_XXS, grids::IQ3_XXS_LEVELS);
 pub(crate) static IQ3_S: [[i8; 4]; 512] = grids::fours(&grids::IQ3_S, grids::IQ3_S_LEVELS);
 
@@ -190,13 +204,13 @@ impl Book {
             }
             Self::Iq2Xxs => {
                 let at = 2 + 8 * (i / 4);
-                signed(IQ2_XXS[code(at, i % 4, 0)], seven(at + 4))
+                signed(IQ2_XXS[code(at, i % 4, 0)].0, seven(at + 4))
             }
             Self::Iq2Xs => {
                 let both = u16::from_le_bytes([b[2 + 2 * i], b[3 + 2 * i]]);
-                signed(IQ2_XS[usize::from(both & 511)], grids::signs((both >> 9) as u8))
+                signed(IQ2_XS[usize::from(both & 511)].0, grids::signs((both >> 9) as u8))
             }
-            Self::Iq2S => signed(IQ2_S[code(2, i, b[66 + i / 4] >> (2 * (i % 4)) & 3)], b[34 + i]),
+            Self::Iq2S => signed(IQ2_S[code(2, i, b[66 + i / 4] >> (2 * (i % 4)) & 3)].0, b[34 + i]),
             Self::Iq3Xxs => {
                 let fours = [IQ3_XXS[code(2, 2 * i, 0)], IQ3_XXS[code(2, 2 * i + 1, 0)]];
                 signed(two(fours), seven(66 + 4 * (i / 4)))
@@ -231,7 +245,7 @@ fn signed(levels: [i8; 8], signs: u8) -> [u8; 8] {
 
 /// Levels of IQ1, raised.
 fn shifted(code: usize, down: bool) -> [u8; 8] {
-    IQ1[code].map(|level| (RAISE - LOW).wrapping_add_signed(level - if down { 2 } else { 0 }))
+    IQ1[code].0.map(|level| (RAISE - LOW).wrapping_add_signed(level - if down { 2 } else { 0 }))
 }
 
 /// Unpacks a row: the definition.

@@ -24,10 +24,10 @@ mod tile;
 
 pub(crate) use apart::{Part, gated_apart, linear_apart};
 pub(crate) use book::{Book, CODED, unpack};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use book::{Eight, IQ1, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS, LOW};
 #[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
 pub(crate) use book::{FACTOR, RAISE, SCALES};
-#[cfg(target_arch = "x86_64")]
-pub(crate) use book::{IQ1, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS, LOW};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use columns::stay_normal;
 pub(crate) use columns::{Columns, Few, Side};

@@ -20,7 +20,7 @@ pub(in crate::simd) const IQ4_XS: u8 = Packed::Iq4Xs as u8;
 pub(in crate::simd) const TQ2: u8 = Packed::Tq2 as u8;
 pub(in crate::simd) const CODED: u8 = Packed::Coded as u8;
 /// The same of small codes that are raised by less, so that more of their products fit 16 bits: no weight's form, but that of panels.
-pub(in crate::simd) const SMALL: u8 = CODED + 1;
+pub(in crate::simd) const SMALL: u8 = u8::MAX;
 
 /// Whether blocks have minima.
 pub(in crate::simd) const fn has_min(f: u8) -> bool {

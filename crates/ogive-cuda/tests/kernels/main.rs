@@ -77,11 +77,11 @@ fn recorded(nvrtc: Nvrtc, known: &[u32], number: usize, samples: usize) -> Vec<(
     all.iter().flat_map(|a| (0..samples).map(|i| (*a, i))).chain(rest).collect()
 }
 
-/// The modules that are asked for.
-fn sources() -> impl Iterator<Item = &'static Source> {
+/// The modules that are asked for, and their numbers among all. By these samples are chosen, so a new one belongs behind the others.
+fn sources() -> impl Iterator<Item = (usize, &'static Source)> {
     let filter = std::env::var("OGIVE_CUDA_FILTER").unwrap_or_default();
-    let wanted = move |s: &&Source| filter.is_empty() || filter.split(',').any(|part| s.name.contains(part));
-    SOURCES.into_iter().filter(wanted)
+    let wanted = move |s: &Source| filter.is_empty() || filter.split(',').any(|part| s.name.contains(part));
+    SOURCES.into_iter().enumerate().filter(move |(_, source)| wanted(source))
 }
 
 /// Lines of a log that must not be there. Warnings are those about a line of ours; that an architecture will be given up one day is none.
@@ -135,7 +135,7 @@ fn daily(nvrtc: Nvrtc) {
     let Some(compiler) = compiler(nvrtc) else { return };
     let (table, record, mut wrong) = (Table::read(), Record::read(), Vec::new());
     let known = compiler.architectures();
-    for (number, source) in sources().enumerate() {
+    for (number, source) in sources() {
         let digest = record::digest(source, recorded(nvrtc, known, number, source.samples.len()));
         wrong.extend(record.lacks(source, compiler.version(), digest));
         let sample = usize::try_from(digest % source.samples.len() as u64).unwrap();
@@ -229,7 +229,7 @@ fn record() {
     let (mut table, mut record, mut wrong) = (Table::read(), Record::read(), Vec::new());
     for nvrtc in Nvrtc::ALL {
         let Some(compiler) = compiler(nvrtc) else { continue };
-        for (number, source) in sources().enumerate() {
+        for (number, source) in sources() {
             let chosen = recorded(nvrtc, compiler.architectures(), number, source.samples.len());
             let digest = record::digest(source, chosen.iter().copied());
             if record.lacks(source, compiler.version(), digest).is_none() {
@@ -255,12 +255,13 @@ fn record() {
             }
             println!("NVRTC {nvrtc}: {}, {} complaints", source.name, wrong.len() - before);
             if wrong.len() == before {
+                // First, as what has a line is not compiled again.
+                table.write();
                 record.add(source, compiler.version(), digest);
                 record.write();
             }
         }
     }
-    table.write();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
@@ -274,7 +275,7 @@ fn every_architecture() {
         let Some(compiler) = compiler(nvrtc) else { continue };
         let known = compiler.architectures().iter().filter(|a| asked.is_empty() || asked.contains(a));
         let (mut count, of) = (0, sources().count());
-        for (number, source) in sources().enumerate() {
+        for (number, (_, source)) in sources().enumerate() {
             for (&architecture, sample) in
                 known.clone().flat_map(|a| (0..source.samples.len()).map(move |i| (a, i)))
             {

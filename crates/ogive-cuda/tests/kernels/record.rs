@@ -1,7 +1,7 @@
 //! What is known of kernels that were compiled: `compiled.txt`, and the table of registers in docs/CUDA.md.
 //!
-//! A line of `compiled.txt` is a module, a compiler and a digest of what the outcome depends on: text, samples, architectures (who changes the options
-//! that all modules are compiled with deletes the file). The digest is FNV-1a, as nobody has a reason to look for two sources that share one.
+//! A line of `compiled.txt` is a module, a compiler and a digest of what the outcome depends on of the module: text, samples, architectures. What holds
+//! for all modules is [`RULES`]. The digest is FNV-1a, as nobody has a reason to look for two sources that share one.
 
 use ogive_cuda::{Compiled, Resources};
 use ogive_kernels::Source;
@@ -11,6 +11,9 @@ use std::fmt::Write;
 
 /// What writes both.
 pub(crate) const WRITES: &str = "cargo test -p ogive-cuda --test kernels -- --ignored --nocapture record";
+/// The first line of `compiled.txt`. Who changes the options that modules are compiled with (`module::options`), which defines a sample has on a device, or
+/// what counts as a fault, counts it up: then nothing is known any more.
+const RULES: &str = "rules 1";
 const COMPILED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels/compiled.txt");
 const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/CUDA.md");
 
@@ -29,12 +32,15 @@ pub(crate) struct Record(BTreeMap<(String, String), String>);
 impl Record {
     pub(crate) fn read() -> Self {
         let text = std::fs::read_to_string(COMPILED).unwrap_or_default();
+        let Some(lines) = text.strip_prefix(RULES).and_then(|text| text.strip_prefix('\n')) else {
+            return Self(BTreeMap::new());
+        };
         let line = |line: &str| {
             let [module, compiler, digest]: [&str; 3] =
                 line.split_whitespace().collect::<Vec<_>>().try_into().unwrap();
             ((module.to_owned(), compiler.to_owned()), digest.to_owned())
         };
-        Self(text.lines().map(line).collect())
+        Self(lines.lines().map(line).collect())
     }
 
     fn key(source: &Source, (major, minor): (u32, u32)) -> (String, String) {
@@ -59,7 +65,8 @@ impl Record {
         let line = |((module, compiler), digest): (&(String, String), &String)| {
             format!("{module} {compiler} {digest}\n")
         };
-        std::fs::write(COMPILED, self.0.iter().map(line).collect::<String>()).unwrap();
+        let lines: String = self.0.iter().map(line).collect();
+        std::fs::write(COMPILED, format!("{RULES}\n{lines}")).unwrap();
     }
 }
 

@@ -5,7 +5,7 @@ use crate::{
     linear::{linear_each, linear_gated, linear_many},
     room::Rooms,
 };
-use ogive_tensor::{F8_E4M3, IQ3_S, NVFP4, Q4_0, Q4_K, Q8_0, Scale};
+use ogive_tensor::{F8_E4M3, IQ1_M, IQ3_S, NVFP4, Q4_0, Q4_K, Q8_0, Scale};
 
 fn taken(w: &HostWeight, path: Path) -> Arc<CpuWeight> {
     let taken = CpuWeight::new(w, Precision::Default, path).unwrap();
@@ -92,7 +92,7 @@ fn a_weight_that_is_laid_in_part_is_the_same_weight() {
     let pool = Pool::new(2);
     let (rows, k) = (203, 256);
     for path in Path::ALL.iter().copied().filter(|p| p.is_supported()) {
-        for format in [&Q4_K, &F16, &Q8_0, &BF16, &F32] {
+        for format in [&Q4_K, &F16, &Q8_0, &BF16, &F32, &IQ1_M, &IQ3_S] {
             let host = weight(&mut noise, format, [2, rows, k]);
             let stored = Arc::new(CpuWeight::new(&host, Precision::Default, path).unwrap());
             let Some(mut strips) = stored.no_strips() else { continue };
@@ -413,9 +413,9 @@ fn what_is_rounded_to_bf16_is_a_weight_in_bf16() {
 /// Weights that two backends took in for different paths: each is multiplied as its own wants it.
 #[test]
 fn weights_of_several_paths_meet_in_one_product() {
-    let (mut noise, pool, k) = (Noise(27), Pool::new(2), 128);
+    let (mut noise, pool, k) = (Noise(27), Pool::new(2), 256);
     let paths: Vec<Path> = Path::ALL.iter().copied().filter(|p| p.is_supported()).collect();
-    for format in [&F32, &BF16, &Q8_0] {
+    for format in [&F32, &BF16, &Q8_0, &IQ3_S] {
         let host = weight(&mut noise, format, [1, 40, k]);
         for n in [1, 5, 33, 300] {
             let x = noise.values(n * k);

@@ -5,7 +5,9 @@
 #![allow(unsafe_code)]
 
 use super::codes::{load, load_half};
-use crate::linear::{Book, CODED, FACTOR, IQ1, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS, LOW, RAISE, SCALES};
+use crate::linear::{
+    Book, CODED, Eight, FACTOR, IQ1, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS, LOW, RAISE, SCALES,
+};
 use std::arch::x86_64::*;
 
 /// A block that is unpacked.
@@ -103,7 +105,7 @@ fn iq2_xxs(b: &[u8; 66], to: &mut Coded) {
     let signs = sevens(_mm256_permute4x64_epi64::<0b11_01_10_00>(words), to);
     let codes: &[[u8; 8]] = b[2..].as_chunks().0;
     for j in 0..8 {
-        let e = |i: usize| i64::from_le_bytes(IQ2_XXS[usize::from(codes[j][i])].map(i8::cast_unsigned));
+        let e = |i: usize| i64::from_le_bytes(IQ2_XXS[usize::from(codes[j][i])].0.map(i8::cast_unsigned));
         put(to, j, signed(_mm256_setr_epi64x(e(0), e(1), e(2), e(3)), signs[j]));
     }
 }
@@ -294,10 +296,10 @@ pub(in crate::simd) fn nibbles(b: [u8; 8]) -> __m128i {
 /// Four eights of a grid.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn eights<const N: usize>(grid: &[[i8; 8]; N], codes: u64) -> __m256i {
+fn eights<const N: usize>(grid: &[Eight; N], codes: u64) -> __m256i {
     const { assert!(N.is_power_of_two()) };
-    let e =
-        |i: usize| i64::from_le_bytes(grid[(codes >> (16 * i)) as usize & (N - 1)].map(i8::cast_unsigned));
+    let code = |i: usize| (codes >> (16 * i)) as usize & (N - 1);
+    let e = |i: usize| i64::from_le_bytes(grid[code(i)].0.map(i8::cast_unsigned));
     _mm256_setr_epi64x(e(0), e(1), e(2), e(3))
 }
 

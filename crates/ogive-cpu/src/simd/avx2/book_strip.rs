@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::{book::even, strip::Block};
-use crate::linear::{Book, IQ1, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS, STRIP};
+use crate::linear::{Book, Eight, IQ1, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS, STRIP};
 use std::arch::{asm, x86_64::*};
 
 pub(super) const OF_IQ1_S: u8 = Book::Iq1S as u8;
@@ -295,11 +295,11 @@ fn look_up<T, const M: usize>(grid: &[T; M], name: u16) -> &T {
 /// Two entries.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn two(low: &[i8; 8], high: &[i8; 8]) -> __m128i {
-    // SAFETY: eight bytes are read from arrays of eight.
+fn two(low: &Eight, high: &Eight) -> __m128i {
+    // SAFETY: eight bytes are read of each, which lie as eight bytes should.
     unsafe {
-        let low = _mm_load_sd(low.as_ptr().cast());
-        _mm_castpd_si128(_mm_loadh_pd(low, high.as_ptr().cast()))
+        let low = _mm_load_sd((&raw const *low).cast());
+        _mm_castpd_si128(_mm_loadh_pd(low, (&raw const *high).cast()))
     }
 }
 
