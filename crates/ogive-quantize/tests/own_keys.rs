@@ -6,6 +6,7 @@ use common::{format, none, packed, rewritten_own, set};
 use ogive_quantize::gguf_file::{Gguf, GgufWriter, Metadata};
 use ogive_weights::{Checkpoint, OpenOptions};
 use serde_json::json;
+use std::path::Path;
 
 /// The file with some of its keys and tensors otherwise. Tensors keep their shapes and types.
 fn edited(file: &Gguf, keys: impl FnOnce(&mut Metadata), tensor: impl Fn(&str) -> Option<Vec<u8>>) -> Gguf {
@@ -78,6 +79,20 @@ fn neoxs_gelu_comes_back() {
         assert_eq!(file.metadata().get("ogive.hidden_act").is_some(), gelu != "gelu");
         assert_eq!(open(file).config.opt_str("hidden_act").unwrap(), Some(gelu));
     }
+}
+
+/// GGUF does not say what is made of a head's numbers; ours do.
+#[test]
+fn a_classifiers_kind_comes_back() {
+    const KEY: &str = "ogive.classifier.problem_type";
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ogive-models/tests/golden/bert-reranker");
+    let own = packed(&format("bf16"), &golden).unwrap();
+    assert!(own.metadata().get(KEY).is_none());
+    let said = edited(&own, |keys| _ = keys.set(KEY, "regression"), |_| None);
+    assert_eq!(open(said).config.opt_str("problem_type").unwrap(), Some("regression"));
+    let wrong = edited(&own, |keys| _ = keys.set(KEY, 3_u32), |_| None);
+    let e = OpenOptions::new().of_gguf(wrong.into()).map(|_| ()).unwrap_err().to_string();
+    assert!(e.contains(KEY) && e.contains("should be a name"), "{e}");
 }
 
 /// The number that Phi-3's formula gives, which llama.cpp's converter writes, stands for Microsoft's; any other for itself.

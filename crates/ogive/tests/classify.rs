@@ -98,11 +98,15 @@ fn classes_have_names_and_what_the_checkpoint_makes_of_their_scores() {
 
 #[test]
 fn a_file_that_was_made_of_it_has_the_same_classes() {
-    let folder = three(&json!({"id2label": {"0": "cats", "1": "dogs", "2": "none"}}));
-    let pack = ogive_quantize::Quantize::new(ogive_quantize::FileFormat::find("f32").unwrap());
-    let (input, file) = (ogive_quantize::Input::open(folder.path()).unwrap(), folder.path().join("m.gguf"));
-    pack.save(&input, &file, |_| true).unwrap();
-    assert_eq!(classes(&file, &Classify::new()), classes(folder.path(), &Classify::new()));
+    for kind in [json!(null), json!("multi_label_classification"), json!("regression")] {
+        let names = json!({"0": "cats", "1": "dogs", "2": "none"});
+        let folder = three(&json!({"id2label": names, "problem_type": kind}));
+        let pack = ogive_quantize::Quantize::new(ogive_quantize::FileFormat::find("f32").unwrap());
+        let input = ogive_quantize::Input::open(folder.path()).unwrap();
+        let file = folder.path().join("m.gguf");
+        pack.save(&input, &file, |_| true).unwrap();
+        assert_eq!(classes(&file, &Classify::new()), classes(folder.path(), &Classify::new()), "{kind}");
+    }
 }
 
 #[test]

@@ -97,6 +97,10 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>, tensors: &[Tensor]) ->
     let labels = (0..classes).map(|i| named(i).unwrap_or_else(|| format!("LABEL_{i}")));
     keys.set("classifier.output_labels", labels.collect::<StringArray>());
     keys.set("pooling_type", RANK);
+    // llama.cpp's readers give a head's numbers as they are, and GGUF has no key for what is made of them.
+    if let Some(kind) = model.config.opt_str("problem_type")? {
+        keys.metadata.set("ogive.classifier.problem_type", kind);
+    }
     if modern {
         // The class's own numbers: what its reader knows is checked when settings are read back.
         let mean = model.config.opt_str("classifier_pooling")? == Some("mean");

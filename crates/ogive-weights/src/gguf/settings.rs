@@ -165,8 +165,15 @@ pub(super) fn of_one_dimension(header: &Header<'_>) -> Result<()> {
     Err(Error::unsupported(key, "the file has positions of several dimensions, which are not known"))
 }
 
-/// The names of classes, where the file has some, as Hugging Face's settings list them.
-pub(super) fn labels(header: &Header<'_>, settings: &mut Settings) -> Result<()> {
+/// The names of classes and, in files of Ogive, what is made of their scores, as Hugging Face's settings have them.
+pub(super) fn classes(header: &Header<'_>, settings: &mut Settings) -> Result<()> {
+    const KIND: &str = "ogive.classifier.problem_type";
+    if let Some(kind) = header.global(KIND)? {
+        if !kind.is_string() {
+            return Err(Error::invalid(KIND, format!("it is {kind} and should be a name")));
+        }
+        settings.insert("problem_type".into(), kind);
+    }
     let Some(labels) = header.list("classifier.output_labels")? else { return Ok(()) };
     let named = labels.into_iter().enumerate().map(|(i, label)| (i.to_string(), label));
     settings.insert("id2label".into(), Value::Object(named.collect()));

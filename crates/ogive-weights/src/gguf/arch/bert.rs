@@ -6,7 +6,7 @@
 //! GGUF says nothing of the first two's activations, as each graph of llama.cpp has its own; they are put in here. For BERT that is the
 //! error function's GELU, which its models learned with, and not the approximation that llama.cpp computes.
 
-use crate::gguf::settings::{copy, labels};
+use crate::gguf::settings::{classes, copy};
 use crate::gguf::{Header, Settings, Translation};
 use ogive_tensor::{Error, Result};
 use serde_json::json;
@@ -124,7 +124,7 @@ fn gated(name: Option<&str>) -> Result<&'static str> {
 
 fn encoder(header: &Header<'_>, settings: &mut Settings, activation: &str) -> Result<()> {
     settings.insert("hidden_act".into(), json!(activation));
-    labels(header, settings)?;
+    classes(header, settings)?;
     // Every converter writes it; a file without it is an encoder too, by its architecture.
     settings.insert("is_decoder".into(), header.bool("attention.causal")?.unwrap_or(false).into());
     copy(header, settings, &[("attention.layer_norm_epsilon", "layer_norm_eps")])

@@ -1,7 +1,7 @@
 //! `qwen2`, `qwen3` and their mixtures of experts: nothing is reordered, only renamed.
 
 use crate::gguf::Translation;
-use crate::gguf::settings::{copy, labels};
+use crate::gguf::settings::{classes, copy};
 use serde_json::json;
 
 pub(super) fn qwen2() -> Translation {
@@ -15,7 +15,7 @@ pub(super) fn qwen3() -> Translation {
             if header.has_tensor("cls.output.weight") {
                 settings.insert("architectures".into(), json!(["Qwen3ForSequenceClassification"]));
             }
-            labels(header, settings)
+            classes(header, settings)
         },
     )
 }
