@@ -11,8 +11,8 @@ fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../ogive-models/tests/golden/embedding-gemma")
 }
 
-/// What opening the folder with a change to one of its JSON files fails with.
-fn refusal(file: &str, change: impl FnOnce(&mut Value)) -> String {
+/// The folder with a change to one of its JSON files.
+fn changed(file: &str, change: impl FnOnce(&mut Value)) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for own in [
         "config.json",
@@ -33,7 +33,12 @@ fn refusal(file: &str, change: impl FnOnce(&mut Value)) -> String {
     let mut json: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
     change(&mut json);
     std::fs::write(path, json.to_string()).unwrap();
-    Input::open(folder.path()).map(|_| ()).unwrap_err().to_string()
+    folder
+}
+
+/// What opening it fails with.
+fn refusal(file: &str, change: impl FnOnce(&mut Value)) -> String {
+    Input::open(changed(file, change).path()).map(|_| ()).unwrap_err().to_string()
 }
 
 /// By llama.cpp's `gemma-embedding`.
@@ -118,5 +123,33 @@ fn what_has_no_place_in_a_file_is_refused_by_name() {
     let e = refusal("modules.json", |m| _ = m.as_array_mut().unwrap().remove(3));
     assert!(e.contains("two layers `Dense`, and there are 1"), "{e}");
     let e = refusal("modules.json", |m| m[3]["path"] = "2_Dense".into());
-    assert!(e.contains("dense_3.weight"), "{e}");
+    assert!(e.contains("\"2_Dense\" stands where GGUF has 3_Dense"), "{e}");
+    // Layers that fit in either order.
+    let e = refusal("modules.json", |m| m.as_array_mut().unwrap().swap(2, 3));
+    assert!(e.contains("\"3_Dense\" stands where GGUF has 2_Dense"), "{e}");
+}
+
+#[test]
+fn layers_with_windows_are_those_of_the_settings() {
+    let kinds = |every: usize| -> Value {
+        (1..=4).map(|i| if i % every == 0 { "full_attention" } else { "sliding_attention" }).collect()
+    };
+    for (said, every) in [
+        (json!({}), 6),
+        (json!({"sliding_window_pattern": 2}), 2),
+        (json!({"_sliding_window_pattern": 3}), 3),
+        // What is listed counts, as with the class.
+        (json!({"layer_types": kinds(6), "sliding_window_pattern": 2}), 6),
+        (json!({"layer_types": kinds(2), "sliding_window_pattern": 3}), 2),
+    ] {
+        let folder = changed("config.json", |c| {
+            for key in ["layer_types", "sliding_window_pattern", "_sliding_window_pattern"] {
+                c.as_object_mut().unwrap().remove(key);
+            }
+            c.as_object_mut().unwrap().extend(said.as_object().unwrap().clone());
+        });
+        let file = packed(&format("bf16"), folder.path()).unwrap();
+        let back = ogive_weights::OpenOptions::new().of_gguf(file.into()).unwrap();
+        assert_eq!(back.config.0["layer_types"], kinds(every), "{said}");
+    }
 }

@@ -12,10 +12,10 @@ use crate::{Error, Result};
 pub(super) const ARCHITECTURE: &str = "gemma-embedding";
 
 /// Layers of which the last has no window, where nothing else is said.
-const EVERY: usize = 6;
+pub(super) const EVERY: usize = 6;
 
-/// What the layers behind the pooling become.
-const DENSE: [&str; 2] = ["dense_2", "dense_3"];
+/// The layers behind the pooling, in the order in which readers take them, and what they become.
+const DENSE: [(&str, &str); 2] = [("2_Dense", "dense_2"), ("3_Dense", "dense_3")];
 
 pub(super) fn is(model: &Model<'_>) -> bool {
     model.architecture == ARCHITECTURE
@@ -66,13 +66,21 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>, tensors: &[Tensor]) ->
             format!("GGUF has two layers `Dense`, and there are {}", listed.len()),
         );
     }
-    for name in DENSE.iter().filter(|_| !listed.is_empty()) {
+    for (layer, (own, _)) in listed.iter().zip(DENSE) {
+        if layer["name"] != own {
+            let why = format!(
+                "{} stands where GGUF has {own}: its layers `Dense` are `2_Dense` and `3_Dense`, in this order",
+                layer["name"]
+            );
+            return refuse("modules.json", why);
+        }
+    }
+    for (_, name) in DENSE.iter().filter(|_| !listed.is_empty()) {
         if tensors.iter().any(|t| t.name == format!("{name}.bias")) {
             return Err(Error::convert(format!("the tensor {name}.bias"), "readers of GGUF pass it over"));
         }
         let layer = tensors.iter().find(|t| t.name == format!("{name}.weight")).ok_or_else(|| {
-            let why = "modules.json names no layer `Dense` that becomes it: they are `2_Dense` and `3_Dense`";
-            Error::convert(format!("the tensor {name}.weight"), why)
+            Error::convert(format!("the tensor {name}.weight"), "the folder has none that becomes it")
         })?;
         let dim = |i: usize| layer.dims.get(i).copied().unwrap_or(1) as usize;
         keys.set(&format!("{name}_feat_in"), whole("in_features", dim(0))?);

@@ -218,10 +218,12 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
         let flags: Vec<bool> = (0..config.usize("num_hidden_layers")?.min(MOST_LAYERS)).map(slides).collect();
         keys.set("attention.sliding_window_pattern", flags);
     }
-    if architecture == "gemma3" {
+    // What layers are listed as comes before it, where a file is to say that.
+    let listed = architecture == gemma_embedding::ARCHITECTURE && config.has("layer_types");
+    if ["gemma3", gemma_embedding::ARCHITECTURE].contains(&architecture) && !listed {
         let every =
             config.opt_usize("sliding_window_pattern")?.or(config.opt_usize("_sliding_window_pattern")?);
-        if let Some(every) = every.filter(|n| *n != 6) {
+        if let Some(every) = every.filter(|n| *n != gemma_embedding::EVERY) {
             keys.set("attention.sliding_window_pattern", whole("sliding_window_pattern", every)?);
         }
     }
