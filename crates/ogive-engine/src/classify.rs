@@ -32,9 +32,21 @@ pub fn classify<T: AsRef<[u32]>>(
         let why = format!("text {i} has {} tokens and {} types", ids[i].len(), types[i].len());
         return Err(Error::invalid("classify", why));
     }
-    pooled(b, model, (ids, types), pooling, how, &|step, states| model.classes(step, states), &|scores| {
-        Ok(scores.to_vec())
-    })
+    let judged = |text: &&[u32]| match model.padding() {
+        // Of nothing else the first token is looked at, as transformers does.
+        Some(padding) if pooling == Pooling::Last => {
+            let end = text.iter().rposition(|id| *id != padding).map_or(1, |at| at + 1);
+            rows_of(pooling, end.min(text.len()), 0)
+        }
+        _ => rows_of(pooling, text.len(), 0),
+    };
+    let rows = ids.iter().map(judged).collect();
+    let head = Head {
+        run: &|step, states| model.classes(step, states),
+        width: 1,
+        keep: &|scores| Ok(scores.to_vec()),
+    };
+    pooled(b, model, Texts { ids, types, rows }, how, &head)
 }
 
 /// The logits of each of `tokens` behind each of `texts`, none of which may be empty: of a model that says by its next token what it thinks of a text
@@ -60,28 +72,60 @@ pub fn next_logits<T: AsRef<[u32]>>(
         };
         tokens.iter().map(one).collect()
     };
-    pooled(b, model, (ids, types), Pooling::Last, how, &|step, states| model.head(step, states), &of)
+    let rows = ids.iter().map(|text| rows_of(Pooling::Last, text.len(), 0)).collect();
+    let width = model.vocab().unwrap_or(1);
+    let head = Head { run: &|step, states| model.head(step, states), width, keep: &of };
+    pooled(b, model, Texts { ids, types, rows }, how, &head)
 }
 
-/// What `head` makes of the pooled states of texts, ids and types, and `keep` keeps of each row of that.
+/// What is made of pooled states.
+struct Head<'h> {
+    /// `[texts, dim] -> [texts, width]`
+    run: &'h dyn Fn(&Step<'_>, Tensor) -> Result<Tensor>,
+    /// Numbers that it gives for a text, if they are many.
+    width: usize,
+    /// What of each row is wanted.
+    keep: &'h dyn Fn(&[f32]) -> Result<Vec<f32>>,
+}
+
+/// What `head` makes of the pooled states of texts.
 fn pooled(
     b: &dyn Backend,
     model: &dyn Model,
-    (ids, types): (Vec<&[u32]>, Vec<&[u32]>),
-    pooling: Pooling,
+    texts: Texts<'_>,
     how: &Embed,
-    head: &dyn Fn(&Step<'_>, Tensor) -> Result<Tensor>,
-    keep: &dyn Fn(&[f32]) -> Result<Vec<f32>>,
+    head: &Head<'_>,
 ) -> Result<Array2<f32>> {
-    let rows = ids.iter().map(|text| rows_of(pooling, text.len(), 0)).collect();
-    let mut pools: Vec<Pool> = ids.iter().map(|_| Pool::default()).collect();
-    let mut scores: Vec<Vec<f32>> = Vec::with_capacity(ids.len());
-    each_row(b, model, &Texts { ids, types, rows }, how, &mut |group, states, step| {
+    let mut pools: Vec<Pool> = texts.ids.iter().map(|_| Pool::default()).collect();
+    let mut scores: Vec<Vec<f32>> = Vec::with_capacity(pools.len());
+    each_row(b, model, &texts, how, &mut |group, states, step| {
         states.iter().for_each(|(i, row)| pools[*i].add(row));
         let Some(step) = step else { return Ok(()) };
-        let of_texts = head(step, upload_pooled(b, &mut pools[group])?)?; // [texts, classes]
-        let (values, classes) = (b.download(&of_texts)?, of_texts.shape().cols().max(1));
-        values.chunks_exact(classes).try_for_each(|row| keep(row).map(|kept| scores.push(kept)))
+        let (tokens, dim) = (step.plan.batch().tokens.len(), states.first().map_or(1, |(_, row)| row.len()));
+        for part in pools[group].chunks_mut(at_once(tokens, dim, head.width)) {
+            let of_texts = (head.run)(step, upload_pooled(b, part)?)?; // [texts, width]
+            let (values, width) = (b.download(&of_texts)?, of_texts.shape().cols().max(1));
+            values.chunks_exact(width).try_for_each(|row| (head.keep)(row).map(|kept| scores.push(kept)))?;
+        }
+        Ok(())
     })?;
     matrix(scores)
+}
+
+/// How many texts' scores, `width` numbers each, are made at a time behind a step of so many tokens with states of so many numbers: no more numbers than
+/// those states are, which an estimate of memory counts with all that a layer makes of them. It counts a single row of logits.
+fn at_once(tokens: usize, dim: usize, width: usize) -> usize {
+    (tokens.saturating_mul(dim) / width.max(1)).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logits_take_no_more_than_the_states_of_their_step() {
+        // Qwen3-Reranker-0.6B: a usual step of few texts, and a long one of as many as share it.
+        assert_eq!([512, 8192].map(|tokens| at_once(tokens, 1024, 151_936)), [3, 55]);
+        assert_eq!([at_once(1, 48, 272), at_once(0, 0, 0), at_once(64, 1024, 1)], [1, 1, 65_536]);
+    }
 }

@@ -2,8 +2,9 @@
 //! Qwen3-Reranker is converted to.
 //!
 //! The references are transformers' `BertForSequenceClassification`, `RobertaForSequenceClassification` and `GenericForSequenceClassification`. The first two
-//! look at the first token, through a layer and a tanh, which the one calls a pooler and the other a part of its head; the last at the last token, through
-//! nothing. A text is whole without the padding by which transformers finds that one.
+//! look at the first token, through a layer and a tanh, which the one calls a pooler and the other a part of its head; the last at the last token that is not
+//! padding, through nothing. That is so of padding a text has of its own, too: a tokenizer may end texts with the token that others are filled up with
+//! (Qwen3-Embedding's does), and the class learned to look before it.
 
 use crate::{bert, llama};
 use ogive_nn::backend::Activation;
@@ -40,8 +41,17 @@ pub fn load_roberta(c: &Config, file: &Loader<'_>) -> Result<Box<dyn Model>> {
 /// Reads a Qwen3 with a head for classes, which llama.cpp's files have too.
 ///
 /// # Errors
-/// As [`llama::load_qwen`].
+/// If `pad_token_id` is no whole number; else as [`llama::load_qwen`].
 pub fn load_qwen(c: &Config, file: &Loader<'_>) -> Result<Box<dyn Model>> {
     let out = file.linear("score")?;
-    Ok(Box::new(Classifier::bare(llama::load_qwen(c, file)?, Pooling::Last, out)))
+    // Below 0, or beyond all ids, it is no token's.
+    let padding = match &c.0["pad_token_id"] {
+        none if none.is_null() => None,
+        id if id.is_i64() || id.is_u64() => id.as_u64().and_then(|id| u32::try_from(id).ok()),
+        other => {
+            return Err(Error::invalid("config", format!("`pad_token_id` is {other} and should be an id")));
+        }
+    };
+    let model = llama::load_qwen(c, file)?;
+    Ok(Box::new(Classifier::bare(model, Pooling::Last, out).padded(padding)))
 }

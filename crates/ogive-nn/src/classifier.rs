@@ -26,6 +26,7 @@ pub enum Pooling {
 pub struct Classifier {
     model: Box<dyn Model>,
     pooling: Pooling,
+    padding: Option<u32>,
     dense: Option<(Linear, Activation)>,
     norm: Option<LayerNorm>,
     out: Linear,
@@ -40,12 +41,18 @@ impl Classifier {
         activation: Activation,
         out: Linear,
     ) -> Self {
-        Self { model, pooling, dense: Some((dense, activation)), norm: None, out }
+        Self { model, pooling, padding: None, dense: Some((dense, activation)), norm: None, out }
     }
 
     /// `model` with `out` `[classes, dim]` behind its pooled states and nothing between, as transformers' decoders have it.
     pub fn bare(model: Box<dyn Model>, pooling: Pooling, out: Linear) -> Self {
-        Self { model, pooling, dense: None, norm: None, out }
+        Self { model, pooling, padding: None, dense: None, norm: None, out }
+    }
+
+    /// The same where this token is [passed over](Model::padding) at the end of a text.
+    #[must_use]
+    pub fn padded(self, padding: Option<u32>) -> Self {
+        Self { padding, ..self }
     }
 
     /// The same with a norm behind the activation.
@@ -82,6 +89,10 @@ impl Model for Classifier {
 
     fn judges(&self) -> Option<Pooling> {
         Some(self.pooling)
+    }
+
+    fn padding(&self) -> Option<u32> {
+        self.padding
     }
 
     fn classes(&self, s: &Step<'_>, pooled: Tensor) -> Result<Tensor> {

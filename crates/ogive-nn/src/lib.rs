@@ -161,6 +161,11 @@ pub trait Model: Debug + Send + Sync {
     fn judges(&self) -> Option<Pooling> {
         None
     }
+    /// The token that is passed over at the end of a text where the [last](Pooling::Last) state is what [judges](Self::judges): it is what the model learned
+    /// to take for padding, whoever put it there.
+    fn padding(&self) -> Option<u32> {
+        None
+    }
     /// Scores of classes, from texts' pooled states. `[texts, dim] -> [texts, classes]`
     ///
     /// # Errors

@@ -94,6 +94,10 @@ impl Model for Projected {
         self.model.judges()
     }
 
+    fn padding(&self) -> Option<u32> {
+        self.model.padding()
+    }
+
     fn classes(&self, s: &Step<'_>, pooled: Tensor) -> Result<Tensor> {
         self.model.classes(s, pooled)
     }
