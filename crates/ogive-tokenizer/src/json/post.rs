@@ -61,9 +61,17 @@ pub(super) fn pair(json: &Value) -> Option<Pair> {
         Value::Null => Some(0),
         kind => u32::try_from(kind.as_u64()?).ok(),
     };
+    // It adds nothing, and by itself leaves two texts one after the other.
+    let adds = |json: &&Value| json["type"] != "ByteLevel";
     match json["type"].as_str()? {
-        // The others around a template are of bytes and add nothing.
-        "Sequence" => json["processors"].as_array()?.iter().find_map(pair),
+        "ByteLevel" => Some(Pair::new(&[], &[], &[], [0, 1])),
+        "Sequence" => {
+            let all = json["processors"].as_array()?;
+            match all.iter().any(|json| adds(&json)) {
+                true => all.iter().filter(adds).find_map(pair),
+                false => all.first().and_then(pair),
+            }
+        }
         "TemplateProcessing" => {
             let part = |piece: &Value| {
                 let text = &piece["Sequence"];
@@ -119,6 +127,9 @@ mod tests {
             assert_eq!(of(&json), Some((ids, types)));
             assert_eq!(of(&json!({"type": kind, "sep": ["</s>", "2"], "cls": ["<s>", 1]})), None);
         }
+        let bytes = json!({"type": "ByteLevel", "add_prefix_space": false});
+        let alone = json!({"type": "Sequence", "processors": [bytes]});
+        assert_eq!([of(&bytes), of(&alone)], [(); 2].map(|()| Some((vec![7, 8, 9], vec![0, 0, 1]))));
         let text = |name: &str, kind| json!({"Sequence": {"id": name, "type_id": kind}});
         let mut two = template.clone();
         two["pair"] = json!([text("B", 3), {"SpecialToken": {"id": "</s>", "type_id": 1}}, text("A", 0)]);
@@ -129,6 +140,7 @@ mod tests {
         {
             two["pair"] = parts;
             assert_eq!(of(&two), None, "{two}");
+            assert_eq!(of(&json!({"type": "Sequence", "processors": [bytes, two]})), None);
         }
         for bad in [
             json!({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<x>"}}], "special_tokens": {}}),
