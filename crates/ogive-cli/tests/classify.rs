@@ -70,6 +70,10 @@ fn a_model_is_asked_where_that_is_said() {
     }
     let plain = ogive(args!["rerank", "--model", model, "a", "b"]);
     assert!(plain.error(1).contains("--asked"), "{}", plain.stderr);
+    let off = ogive(args!["rerank", "--model", model, "--asked=false", "a", "b"]);
+    assert!(off.error(1).contains("is no reranker"), "{}", off.stderr);
+    let neither = ogive(args!["rerank", "--model", model, "--asked=maybe", "a", "b"]);
+    assert!(neither.error(2).contains("'maybe'"), "{}", neither.stderr);
     let judge = ogive(args!["rerank", "--model", golden(JUDGE), "--instruction", "x", "a", "b"]);
     assert!(judge.error(1).contains("takes no instruction"), "{}", judge.stderr);
 }

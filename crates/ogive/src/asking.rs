@@ -2,8 +2,9 @@
 //! <https://arxiv.org/abs/2506.05176>).
 //!
 //! How they are asked is the model card's, or what a file of llama.cpp's making says (`tokenizer.chat_template.rerank`). It is no chat template in the usual
-//! sense, as nothing in it is computed; so its two places are filled in here. What a user says is text, whatever special tokens it names, and is cut
-//! together with the words around it, as a space before it belongs to its first word.
+//! sense, as nothing in it is computed; so its two places are filled in here. What a user says is text, whatever special tokens it names, and becomes tokens
+//! together with the words around it, as a space before it belongs to its first word. Where there are too many tokens the text alone is cut: of a question whose texts are
+//! all cut away every score would be the same.
 
 use crate::tensor::Error as ModelError;
 use crate::tokenizer::{EncodeOptions, Tokenizer};
@@ -71,21 +72,32 @@ impl Asking {
         Ok(Self { around, words: [told, between.into(), after[..end].into()] })
     }
 
-    /// The ids of a question about a text, and how many there would be if it were not cut: with more than `most`, the end of question and text is left out.
+    /// The ids of a question about a text, and how many there would be if it were not cut: with more than `most`, the end of the text is left out. No ids if
+    /// nothing would be left of it.
     pub(crate) fn ids(
         &self,
         tokenizer: &Tokenizer,
         query: &str,
         text: &str,
         most: usize,
-    ) -> Result<(Vec<u32>, usize)> {
+    ) -> Result<(Option<Vec<u32>>, usize)> {
         let [before, between, after] = &self.words;
-        let asked = format!("{before}{query}{between}{text}{after}");
-        let mut asked = tokenizer.encode(&asked, EncodeOptions::TEXT)?;
-        let around = self.around[0].len() + self.around[1].len();
-        let whole = around + asked.len();
-        asked.truncate(most.saturating_sub(around));
-        Ok(([&self.around[0][..], &asked, &self.around[1]].concat(), whole))
+        let encode = |text: &str| -> Result<Vec<u32>> { Ok(tokenizer.encode(text, EncodeOptions::TEXT)?) };
+        let [begin, end] = &self.around;
+        let question = format!("{before}{query}{between}");
+        let asked = encode(&format!("{question}{text}{after}"))?;
+        let whole = begin.len() + asked.len() + end.len();
+        if whole <= most {
+            return Ok((Some([begin, &asked[..], end].concat()), whole));
+        }
+        // What stands behind a text is never cut, so it is tokens of its own then.
+        let (alone, closing) = (encode(&question)?, encode(after)?);
+        let asked = if closing.is_empty() { asked } else { encode(&format!("{question}{text}"))? };
+        // A token may be of both: the text begins where it makes a difference.
+        let first = alone.iter().zip(&asked).take_while(|(a, b)| a == b).count();
+        let room = most.saturating_sub(begin.len() + closing.len() + end.len()).min(asked.len());
+        let kept = (room > first).then(|| [begin, &asked[..room], &closing, end].concat());
+        Ok((kept, whole))
     }
 }
 
@@ -125,7 +137,7 @@ mod tests {
         let said = "a<|im_end|>\n<|im_start|>";
         let ids = |instruction, query, text| {
             let asking = Asking::new(&tokenizer, instruction).unwrap();
-            asking.ids(&tokenizer, query, text, 10_000).unwrap().0
+            asking.ids(&tokenizer, query, text, 10_000).unwrap().0.unwrap()
         };
         let ends = |ids: Vec<u32>| ids.iter().filter(|id| **id == end).count();
         assert_eq!(ends(ids(Some(said), said, said)), ends(ids(None, "a", "b")));
@@ -133,5 +145,34 @@ mod tests {
         let placed = ids(None, "{document}", "{query}");
         let text = tokenizer.decode(&placed).unwrap();
         assert!(text.contains("<Query>: {document}\n<Document>: {query}"), "{text}");
+    }
+
+    #[test]
+    fn only_the_text_is_cut() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/rerankers/qwen3");
+        let tokenizer = Tokenizer::from_folder(folder).unwrap();
+        let encode = |text: &str| tokenizer.encode(text, EncodeOptions::TEXT).unwrap();
+        for closing in ["", " the end"] {
+            let words = ["ask: ", " text:", closing].map(str::to_owned);
+            let asking = Asking { around: [vec![1], vec![2]], words };
+            let (query, text) = ("a cat", " dog".repeat(30));
+            let of = |most| asking.ids(&tokenizer, query, &text, most).unwrap();
+            let (all, whole) = of(10_000);
+            assert_eq!(all.unwrap().len(), whole);
+            let behind = [&encode(closing)[..], &[2]].concat();
+            let joined = encode(&format!("ask: {query} text:{text}"));
+            let question = encode(&format!("ask: {query} text:")).len();
+            for left in [1, 2, 7] {
+                let most = 1 + question + left + behind.len();
+                let (ids, counted) = of(most);
+                let ids = ids.unwrap();
+                assert_eq!((ids.len(), counted), (most, whole));
+                assert_eq!(ids[1..=question + left], joined[..question + left]);
+                assert_eq!(ids[1 + question + left..], behind);
+            }
+            for most in [0, 1, 1 + question + behind.len()] {
+                assert_eq!(of(most), (None, whole), "{most} with `{closing}`");
+            }
+        }
     }
 }

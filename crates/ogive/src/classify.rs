@@ -1,6 +1,7 @@
 //! Which of a model's classes a text belongs to: sentiments, topics, languages, whatever it learned.
 //!
-//! What a head gives are numbers of any size; what is made of them the checkpoint says (`problem_type`), and where it is silent transformers'
+//! What a head gives are numbers of any size; what is made of them the checkpoint says (`problem_type`, which files of Ogive's making have and
+//! others of GGUF have not), and where it is silent transformers'
 //! `TextClassificationPipeline` is followed: of one class a sigmoid, of several shares that add up to one.
 
 use crate::engine;
@@ -147,7 +148,7 @@ impl Model {
     /// The ids of text `i`, with what begins and ends every text.
     fn whole_or_cut(&self, text: &str, i: usize, how: &Classify) -> Result<Vec<u32>> {
         let context = self.context();
-        let most = how.max_tokens.or(self.embeds().max_tokens()?).filter(|own| *own <= context);
+        let most = how.max_tokens.or(self.embeds().max_tokens("classify")?).filter(|own| *own <= context);
         // As whoever gives lines counts them.
         let (most, n) = (most.unwrap_or(context), i + 1);
         let wrong = |why: String| Error::from(ModelError::invalid("classify", why));

@@ -2,7 +2,7 @@
 //!
 //! How a checkpoint wants its states pooled is asked of it: GGUF files say it in their header, the folders of
 //! sentence-transformers in `modules.json` and what it names. A wrong guess gives vectors that look right and rank badly; so
-//! where a checkpoint wants what is not known here (a `Dense` layer, a maximum), that is an error until a pooling is chosen. The
+//! where a checkpoint wants what is not known here (a maximum, a layer behind it of an unknown kind), that is an error until a pooling is chosen. The
 //! rest of what the checkpoint says (prompts, how long a text may be) holds with a chosen pooling too.
 
 use crate::engine::{self, Pooling};
@@ -124,12 +124,18 @@ pub(crate) struct Says {
 /// Bytes of a README that are looked at.
 const README: u64 = 1 << 20;
 
-/// Whether a folder is Qwen3-Reranker's: its settings are those of any Qwen3, and llama.cpp's converter goes by the same line.
+/// Whether a folder is Qwen3-Reranker's: its settings are those of any Qwen3, and llama.cpp's converter goes by the same line. Who converts it may put
+/// their own name before it (`# somebody/Qwen3-Reranker-0.6B-seq-cls`).
 fn is_asked(folder: &Path) -> bool {
     let Ok(file) = std::fs::File::open(folder.join("README.md")) else { return false };
     let mut text = Vec::new();
     let read = file.take(README).read_to_end(&mut text);
-    read.is_ok() && String::from_utf8_lossy(&text).lines().any(|line| line.starts_with("# Qwen3-Reranker"))
+    read.is_ok() && String::from_utf8_lossy(&text).lines().any(is_its_name)
+}
+
+fn is_its_name(line: &str) -> bool {
+    let name = line.strip_prefix("# ").and_then(|name| name.split_whitespace().next());
+    name.and_then(|name| name.rsplit('/').next()).is_some_and(|name| name.starts_with("Qwen3-Reranker"))
 }
 
 impl Says {
@@ -161,9 +167,9 @@ impl Says {
 }
 
 impl Says {
-    /// Tokens of a text at most, where the checkpoint says.
-    pub(crate) fn max_tokens(&self) -> Result<Option<usize>> {
-        let unread = |why: &String| ModelError::invalid("rerank", why.as_str());
+    /// Tokens of a text at most, where the checkpoint says. Errors name what is being done.
+    pub(crate) fn max_tokens(&self, doing: &str) -> Result<Option<usize>> {
+        let unread = |why: &String| ModelError::invalid(doing, why.as_str());
         Ok(self.settings.as_ref().map_err(unread)?.max_tokens)
     }
 }

@@ -24,16 +24,18 @@ use ndarray::ArrayView1;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Rerank {
-    /// Whether a question and a text that are too long together are cut, the longer of the two first, as transformers does. Otherwise they are an
-    /// error.
+    /// Whether a question and a text that are too long together are cut, the longer of the two first, as transformers does; of a model that is
+    /// [asked](Self::asked) the text alone, and a question that leaves no room for it is an error. Otherwise all that is too long is an error.
     pub truncate: bool,
     /// Tokens of both together at most, special ones among them; `None` for what the checkpoint takes. Never more than the context.
     pub max_tokens: Option<usize>,
     /// Whether scores go through a sigmoid, so that they lie between 0 and 1.
     pub sigmoid: bool,
-    /// Whether the model is asked as Qwen3-Reranker is, and answers yes or no, though nothing beside it says that it is made for that. What says so is its class
-    /// (`Qwen3ForSequenceClassification`), a head in a GGUF file, or the folder's README.
-    pub asked: bool,
+    /// Whether the model is asked as Qwen3-Reranker is, and answers yes or no, or reads a question and a text alone; `None` for what is said beside it.
+    /// That it is asked say a heading `# Qwen3-Reranker` in the folder's README and, of a Qwen3 with a head for classes, classes `yes` and `no` or a file's template
+    /// `rerank`. Of a Qwen3 with another head nobody can know it (Qwen3-Reranker is converted to one of a single class, and classifiers and reward models are the
+    /// same class), so that is an error until it is said here; every other model is not asked.
+    pub asked: Option<bool>,
     /// What a model that is asked is told to do, in place of what it learned with: "Given a web search query, retrieve relevant passages that answer
     /// the query".
     pub instruction: Option<String>,
@@ -63,10 +65,10 @@ impl Rerank {
         Self { sigmoid, ..self }
     }
 
-    /// Asked for yes or no, whatever is said beside the model.
+    /// Asked for yes or no, or not, whatever is said beside the model.
     #[must_use]
     pub fn asked(self, asked: bool) -> Self {
-        Self { asked, ..self }
+        Self { asked: Some(asked), ..self }
     }
 
     /// Told to do so.
@@ -87,7 +89,7 @@ impl Model {
     ///
     /// # Errors
     /// If the model is no reranker: if it has no head for classes and is not one that is [asked](Rerank::asked), or has several classes that are not `yes` and
-    /// `no`; if there is an instruction for one that takes none; if its tokenizer does not say how two texts are one, or lacks what it is asked with; if what
+    /// `no`; if nobody says whether it is asked, and it may be; if there is an instruction for one that takes none; if its tokenizer does not say how two texts are one, or lacks what it is asked with; if what
     /// the checkpoint says of lengths cannot be read; if a text and `query` have more tokens than the checkpoint takes, or than [`context`](Self::context), and may not be cut; or if computing
     /// fails.
     pub fn rerank<T: AsRef<str>>(
@@ -136,8 +138,21 @@ impl Model {
 
     /// How the model is asked, if it is.
     fn asking(&self, how: &Rerank) -> Result<Option<Asking>> {
-        let asked =
-            how.asked || self.embeds().asked || self.judges() && self.architecture().starts_with("Qwen3");
+        let asked = match how.asked {
+            Some(asked) => asked,
+            None if self.embeds().asked => true,
+            None if self.judges() && self.architecture().starts_with("Qwen3") => {
+                let labels = self.labels();
+                let answers = ANSWERS.iter().all(|answer| labels.iter().any(|label| label == answer));
+                if !answers && self.tokenizer()?.chat_template_named("rerank").is_none() {
+                    let why = "nothing beside the model says whether it is asked for yes or no, as Qwen3-Reranker is, or reads a question and a text alone; \
+                         say which (`asked`, --asked or --asked=false)";
+                    return Err(ModelError::unsupported("rerank", why).into());
+                }
+                true
+            }
+            None => false,
+        };
         if asked {
             return Asking::new(self.tokenizer()?, how.instruction.as_deref()).map(Some);
         }
@@ -155,18 +170,23 @@ impl Model {
     /// Tokens that a question and a text may have together.
     fn most(&self, how: &Rerank) -> Result<usize> {
         let context = self.context();
-        let most = how.max_tokens.or(self.embeds().max_tokens()?).filter(|own| *own <= context);
+        let most = how.max_tokens.or(self.embeds().max_tokens("rerank")?).filter(|own| *own <= context);
         Ok(most.unwrap_or(context))
     }
 
     /// Ids of what the model is asked about text `i`.
     fn question(&self, asking: &Asking, query: &str, text: &str, i: usize, how: &Rerank) -> Result<Vec<u32>> {
         let most = self.most(how)?;
-        let (ids, whole) = asking.ids(self.tokenizer()?, query, text, most)?;
-        if whole > most && (!how.truncate || ids.len() > most) {
-            return Err(too_long(i, whole, most));
+        match asking.ids(self.tokenizer()?, query, text, most)? {
+            (Some(ids), whole) if how.truncate || whole <= most => Ok(ids),
+            (None, whole) if how.truncate => {
+                let why =
+                    format!("the question and text {} have {whole} tokens, and {most} are allowed", i + 1);
+                let cut = "nothing would be left of the text if it were cut: ask with fewer words, or allow more (`max_tokens`, --context)";
+                Err(ModelError::invalid("rerank", format!("{why}; {cut}")).into())
+            }
+            (_, whole) => Err(too_long(i, whole, most)),
         }
-        Ok(ids)
     }
 
     /// Ids and types of the question and text `i` as one.

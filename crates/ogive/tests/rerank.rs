@@ -183,6 +183,12 @@ fn a_model_that_is_asked_scores_as_its_card_has_it() {
     assert_eq!(cut, known.rerank(query, [&"cat ".repeat(400)], &Rerank::new().truncate(true)).unwrap());
     let e = known.rerank(query, ["a"], &Rerank::new().truncate(true).max_tokens(20)).unwrap_err().to_string();
     assert!(e.contains("20 are allowed"), "{e}");
+    // No cut makes two texts the same.
+    let asks = "cat ".repeat(300);
+    let e = known.rerank(&asks, ["a", "dog"], &Rerank::new().truncate(true)).unwrap_err().to_string();
+    assert!(e.contains("nothing would be left of the text") && e.contains("512 are allowed"), "{e}");
+    let e = known.rerank(query, &texts, &Rerank::new().asked(false)).unwrap_err().to_string();
+    assert!(e.contains("is no reranker"), "{e}");
 }
 
 #[test]
@@ -200,10 +206,16 @@ fn a_head_made_of_its_answers_scores_the_same() {
     let class = "Qwen3ForSequenceClassification";
     // As it is converted to transformers' class.
     let apart: Vec<f32> = yes.iter().zip(&no).map(|(y, n)| y - n).collect();
-    let one = made("", class, Some((&[1, 48], apart)));
-    near(&open(one.path()).rerank(query, &texts, &Rerank::new()).unwrap(), &pairs["scores"], "one row");
-    let e = open(one.path()).embed("cat").unwrap_err().to_string();
+    let one = made("", class, Some((&[1, 48], apart.clone())));
+    let (model, asked) = (open(one.path()), Rerank::new().asked(true));
+    near(&model.rerank(query, &texts, &asked).unwrap(), &pairs["scores"], "one row");
+    let e = model.embed("cat").unwrap_err().to_string();
     assert!(e.contains("ranks texts"), "{e}");
+    // It may as well be a classifier: nobody says.
+    let e = model.rerank(query, &texts, &Rerank::new()).unwrap_err().to_string();
+    assert!(e.contains("--asked or --asked=false"), "{e}");
+    let known = made("# somebody/Qwen3-Reranker-0.6B-seq-cls\n", class, Some((&[1, 48], apart)));
+    near(&open(known.path()).rerank(query, &texts, &Rerank::new()).unwrap(), &pairs["scores"], "named");
     // Two rows by name, in either order, as llama.cpp's files have them; and two that are something else.
     for (labels, rows) in [(["yes", "no"], [&yes, &no]), (["no", "yes"], [&no, &yes])] {
         let two = made("", class, Some((&[2, 48], rows.map(Clone::clone).concat())));
@@ -216,9 +228,87 @@ fn a_head_made_of_its_answers_scores_the_same() {
         near(&model.rerank(query, &texts, &Rerank::new()).unwrap(), &pairs["scores"], labels[0]);
         config["id2label"] = json!({"0": "good", "1": "bad"});
         std::fs::write(path, config.to_string()).unwrap();
-        let e = open(two.path()).rerank(query, &texts, &Rerank::new()).unwrap_err().to_string();
+        let e = open(two.path()).rerank(query, &texts, &asked).unwrap_err().to_string();
         assert!(e.contains("2 classes apart") && e.contains("`yes` and `no`"), "{e}");
     }
+}
+
+/// A Qwen3 with two classes, and these settings of its own and of its tokenizer.
+fn of_two(padding: &Value, tokenizer: &Value) -> tempfile::TempDir {
+    let rows = (0..96).map(|i| i as f32 / 48.0 - 1.0).collect();
+    let folder = made("", "Qwen3ForSequenceClassification", Some((&[2, 48], rows)));
+    for (file, key, value) in
+        [("config.json", "pad_token_id", padding), ("tokenizer.json", "post_processor", tokenizer)]
+    {
+        let path = folder.path().join(file);
+        let mut json: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        json[key] = value.clone();
+        std::fs::write(path, json.to_string()).unwrap();
+    }
+    folder
+}
+
+/// Scores by transformers 4.57.6, `Qwen3ForSequenceClassification` in single precision.
+#[test]
+fn padding_at_the_end_is_not_looked_at() {
+    let of = |padding: &Value, ids: &[u32]| {
+        let model = open(of_two(padding, &Value::Null).path());
+        let how = ogive::engine::Embed::new(Pooling::Mean);
+        let (b, layers) = (&**model.backend(), &**model.layers());
+        let scores = ogive::engine::classify(b, layers, &[(ids, &[][..])], &how).unwrap();
+        scores.into_raw_vec_and_offset().0
+    };
+    for (ids, want) in [
+        (&[40, 41, 42][..], json!([0.5154047, 1.3606796])),
+        (&[40, 41, 42, 0, 0], json!([0.5154066, 1.3606798])),
+        (&[40, 0, 42, 0], json!([0.8630576, -3.9959302])),
+        (&[40, 0, 42, 7], json!([-2.954062, -2.454112])),
+        (&[0, 0], json!([-0.5200455, -3.572392])),
+    ] {
+        let want: Vec<f64> = serde_json::from_value(want).unwrap();
+        for (got, want) in of(&json!(0), ids).iter().zip(want) {
+            // A text filled up has scores by 2e-6 other there, too.
+            assert!((f64::from(*got) - want).abs() < 1e-5, "{ids:?}: {got} for {want}");
+        }
+    }
+    // Nothing is padding where nobody says so.
+    let all = [&of(&Value::Null, &[40, 41, 42, 0])[..], &of(&json!(-1), &[40, 41, 42, 0])].concat();
+    assert_eq!(all[..2], all[2..]);
+    assert!((all[0] - 0.5154).abs() > 1e-2, "{all:?}");
+    let e = Options::new().open(of_two(&json!("<pad>"), &Value::Null).path()).map(|_| ()).unwrap_err();
+    assert!(e.to_string().contains("`pad_token_id` is \"<pad>\""), "{e}");
+}
+
+#[test]
+fn a_classifier_of_that_class_reads_texts_as_they_are() {
+    let end = json!({"id": "<|endoftext|>", "ids": [0], "tokens": ["<|endoftext|>"]});
+    let text = |name: &str| json!({"Sequence": {"id": name, "type_id": 0}});
+    let token = json!({"SpecialToken": {"id": "<|endoftext|>", "type_id": 0}});
+    let ends = json!({"type": "TemplateProcessing", "single": [text("A"), token],
+        "pair": [text("A"), text("B"), token], "special_tokens": {"<|endoftext|>": end}});
+    let plain = json!({"type": "ByteLevel"});
+    // A tokenizer that ends texts with what they are filled up with has the same classes as one that does not.
+    let classes = |tokenizer: &Value| {
+        open(of_two(&json!(0), tokenizer).path()).classify("the cats").unwrap().into_iter().map(|c| c.score)
+    };
+    assert!(classes(&ends).eq(classes(&plain)));
+    let e = open(of_two(&json!(0), &plain).path()).classify("").unwrap_err().to_string();
+    assert!(e.contains("text 1 is empty"), "{e}");
+    // And so it is with a question and a text.
+    let how = Rerank::new().asked(false);
+    let rows: Vec<f32> = (0..48).map(|i| i as f32 / 48.0 - 1.0).collect();
+    let scores = |tokenizer: &Value| {
+        let folder = made("", "Qwen3ForSequenceClassification", Some((&[1, 48], rows.clone())));
+        let path = folder.path().join("tokenizer.json");
+        let mut json: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        json["post_processor"] = tokenizer.clone();
+        std::fs::write(path, json.to_string()).unwrap();
+        open(folder.path()).rerank("a cat", ["dog", "the cats"], &how)
+    };
+    let both = scores(&plain).unwrap();
+    assert_eq!(scores(&ends).unwrap(), both);
+    assert_ne!(both[0], both[1]);
+    assert!(scores(&Value::Null).unwrap_err().to_string().contains("how two texts become one"));
 }
 
 #[test]
@@ -274,6 +364,7 @@ fn a_file_of_llama_cpps_making_says_how_it_is_asked() {
     };
     let model = made(None);
     assert!(model.judges() && model.labels() == ["yes", "no"]);
+    assert_eq!(model.layers().padding(), Some(0));
     near(&model.rerank(query, &texts, &Rerank::new()).unwrap(), &pairs["scores"], "the card's");
     let told = |told: &str| {
         format!(

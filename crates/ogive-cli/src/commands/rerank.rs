@@ -25,9 +25,9 @@ pub(crate) struct Args {
     /// Scores between 0 and 1, by a sigmoid, instead of the model's own
     #[arg(long)]
     sigmoid: bool,
-    /// Asks the model for yes or no as Qwen3-Reranker is asked, where nothing beside it says that it is one
-    #[arg(long)]
-    asked: bool,
+    /// Asks the model for yes or no as Qwen3-Reranker is asked, or does not (--asked=false) [default: what is said beside it]
+    #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    asked: Option<bool>,
     /// What a model that is asked is told to do [default: what Qwen3-Reranker learned with]
     #[arg(long, value_name = "TEXT")]
     instruction: Option<String>,
