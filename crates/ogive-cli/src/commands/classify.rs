@@ -19,7 +19,7 @@ pub(crate) struct Args {
     model: ModelPath,
     #[command(flatten)]
     machine: Machine,
-    /// The texts [default: the lines of stdin, those without text too]
+    /// The texts [default: the lines of stdin; those without text too, which is an error where the model puts no token around a text]
     texts: Vec<String>,
     /// What scores are [default: what the model says, or else softmax, and sigmoid of a single class]
     #[arg(long, value_enum)]

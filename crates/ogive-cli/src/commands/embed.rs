@@ -21,7 +21,7 @@ pub(crate) struct Args {
     model: ModelPath,
     #[command(flatten)]
     machine: Machine,
-    /// The texts [default: the lines of stdin, those without text too]
+    /// The texts [default: the lines of stdin; those without text too, which is an error where the model puts no token around a text]
     texts: Vec<String>,
     /// Which hidden states count [default: what the model says, or else the mean]
     #[arg(long)]
