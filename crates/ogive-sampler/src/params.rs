@@ -6,7 +6,7 @@
 
 use crate::chain::Chain;
 use crate::error::SampleError;
-use crate::samplers::{Sampler, Samplers};
+use crate::samplers::{Sampler, Samplers, Step};
 use crate::stage::Stage;
 use crate::stages::{
     AdaptiveP, Breakers, Dry, DynamicTemperature, Greedy, LogitBias, MinP, Mirostat, MirostatV2, Penalties,
@@ -146,6 +146,21 @@ impl SamplerParams {
     /// Names the setting that is wrong, or the breaker that has no tokens.
     pub fn build_for(&self, vocabulary: &dyn Vocabulary) -> Result<Chain, SampleError> {
         self.chain(Some(vocabulary))
+    }
+
+    /// The same settings, those that stand in `samplers` moved to their fields, so that what is written there later counts. Where a stage stands
+    /// there more than once, its values stay with it.
+    #[must_use]
+    pub fn settled(&self) -> Self {
+        let mut params = self.clone();
+        let steps = self.samplers.steps();
+        let once = |step: &&Step| steps.iter().filter(|s| s.sampler() == step.sampler()).count() == 1;
+        for step in steps.iter().filter(once) {
+            params = step.applied(&params);
+        }
+        let bare = |step: &Step| if once(&step) { step.sampler().into() } else { step.clone() };
+        params.samplers = steps.iter().map(bare).collect();
+        params
     }
 
     /// Whether the settings are good, as far as that can be said without a vocabulary.

@@ -59,6 +59,21 @@ fn a_value_that_is_left_out_is_the_settings() {
 }
 
 #[test]
+fn what_the_text_says_is_a_setting_like_others_once_it_is_settled() {
+    let samplers = "top_k:7,min_p:0.2,temp:0.5,penalties:1.5,penalties:1.1".parse().expect("samplers");
+    let params = SamplerParams { samplers, ..SamplerParams::default() };
+    let mut settled = params.settled();
+    let built = |params: &SamplerParams| params.build().expect("valid").to_string();
+    assert_eq!(built(&settled), built(&params));
+    assert_eq!(settled.samplers.to_string(), "top_k,min_p,temperature,penalties:1.5,penalties:1.1");
+    (settled.top_k, settled.temperature) = (3, 0.9);
+    assert_eq!(
+        built(&settled),
+        "top_k:3,min_p:0.2,temperature:0.9,penalties:1.5:0:0:64,penalties:1.1:0:0:64"
+    );
+}
+
+#[test]
 fn mirostat_replaces_the_list_as_in_llama_cpp() {
     for (version, printed) in [(1, "mirostat:5:0.1"), (2, "mirostat_v2:5:0.1")] {
         let params = SamplerParams {

@@ -5,6 +5,7 @@
 //! that ends with its beginning is, where the tokens of the rest follow. The breakers are shared by all clones:
 //! there may be thousands, and a chain is cloned for every token.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -71,10 +72,15 @@ impl Breakers {
     /// If the vocabulary cannot cut the rest of a text.
     pub fn from_text<S: AsRef<str>>(texts: &[S], vocabulary: &dyn Vocabulary) -> Result<Self, SampleError> {
         let mut pairs = Vec::new();
+        let mut seen = HashSet::new();
         for text in texts {
             let text = text.as_ref();
             let bytes = text.as_bytes();
             let used = bytes.get(..MAX_TEXT).unwrap_or(bytes);
+            // Each costs a look at the whole vocabulary, and a pair for each token that holds it.
+            if !seen.insert(used) {
+                continue;
+            }
             overlaps(used, vocabulary, &mut pairs)
                 .map_err(|why| SampleError::Breaker { text: text.to_owned(), why })?;
         }
@@ -223,6 +229,28 @@ mod tests {
         assert!(Breakers::from_text(&["", ""], &words).expect("nothing to cut").heads.is_empty());
         let error = Breakers::from_text(&["aq"], &words).expect_err("no token for q");
         assert!(error.to_string().contains("\"aq\""), "{error}");
+    }
+
+    #[test]
+    fn a_text_that_is_there_again_costs_nothing() {
+        use std::cell::Cell;
+        struct Counted(Words, Cell<usize>);
+        impl Vocabulary for Counted {
+            fn size(&self) -> usize {
+                self.1.set(self.1.get() + 1);
+                self.0.size()
+            }
+            fn token_bytes(&self, id: u32) -> Option<&[u8]> {
+                self.0.token_bytes(id)
+            }
+            fn tokenize(&self, text: &[u8]) -> Result<Vec<u32>, String> {
+                self.0.tokenize(text)
+            }
+        }
+        let words = Counted(Words(&["a", "b", "ab"]), Cell::new(0));
+        let many = Breakers::from_text(&vec!["a"; 1000], &words).expect("cut");
+        assert_eq!(words.1.get(), 1, "the vocabulary is gone through once");
+        assert_eq!(many, Breakers::from_text(&["a"], &words).expect("cut"));
     }
 
     #[test]
