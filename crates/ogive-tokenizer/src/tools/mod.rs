@@ -60,7 +60,8 @@ impl Tool {
         let function = json.get("function").unwrap_or(json);
         let name =
             function.get("name")?.as_str().filter(|name| !name.is_empty() && name.chars().all(in_name))?;
-        let description = function.get("description").map_or(Some(""), Json::as_str)?;
+        let description = function.get("description").filter(|d| !d.is_null());
+        let description = description.map_or(Some(""), Json::as_str)?;
         let none = || serde_json::json!({ "type": "object", "properties": {} });
         let parameters = function.get("parameters").filter(|p| !p.is_null()).cloned().unwrap_or_else(none);
         parameters.is_object().then(|| Self::new(name, description, parameters))
