@@ -341,6 +341,15 @@ impl Engine {
         true
     }
 
+    /// Forgets what a kept sequence that has ended drew by, which may be large (a grammar's states), and is not needed until it is
+    /// [resumed](Self::resume) by another: its [chain](Self::chain) is the greedy one from here on. False if it is running, or not there.
+    pub fn forget_chain(&mut self, id: SeqId) -> bool {
+        let Some(seq) = self.seqs.get_mut(&id).filter(|s| s.left == 0) else { return false };
+        (seq.chain, seq.saved_chain) = (Chain::greedy(), None);
+        seq.stop = Vec::new();
+        true
+    }
+
     /// Whether no sequence has anything left to do.
     pub fn is_idle(&self) -> bool {
         self.inbox.is_empty() && self.seqs.values().all(|s| s.left == 0)
