@@ -27,7 +27,9 @@ use crate::{Generate, Model, Prompt, Result, TokenLogprobs};
 /// engine.cancel(id);
 /// # Ok(()) }
 /// ```
-#[derive(Debug)]
+///
+/// A clone made before anything was taken is for another answer to the same request, whose chain is to be [seeded anew](Chain::reseed).
+#[derive(Clone, Debug)]
 pub struct Answer {
     model: Model,
     pub(crate) text: Option<TextStream>,

@@ -35,8 +35,7 @@ impl Chat {
     /// [`max_tokens`](Generate::max_tokens). The conversation is then as it was.
     pub fn call(&mut self, tool: Option<&str>, how: &Generate) -> Result<ToolCall> {
         check_free(how)?;
-        // All of it is held anyhow.
-        let how = &Generate { strict: false, ..how.clone() };
+        let how = &filled_in(how);
         let tools = self.talk.options.tools.clone();
         let tool = match (tool, &*tools) {
             (Some(name), _) => tools.iter().find(|tool| tool.name == name),
@@ -81,8 +80,7 @@ impl Conversation {
         let tools = self.options.tools.clone();
         let first = tools.first().ok_or_else(|| wrong("there is no tool"))?;
         let (name, _) = self.around(first)?;
-        self.model
-            .asked(&name, &naming(&tools, &Generate { strict: false, ..how.clone() })?, None, |chain| chain)
+        self.model.asked(&name, &naming(&tools, &filled_in(how))?, None, |chain| chain)
     }
 
     /// What an engine is asked to have the model call `tool`: see [`Chat::call`]. The answer's text is the arguments, JSON as the tool's schema has it; one
@@ -96,7 +94,7 @@ impl Conversation {
         let tool = self.options.tools.iter().find(|known| known.name == tool).cloned();
         let tool = tool.ok_or_else(|| wrong("there is no such tool"))?;
         let (_, prompt) = self.around(&tool)?;
-        let how = Generate { strict: false, ..how.clone() }.json_schema(&arguments(&tool)?)?;
+        let how = filled_in(how).json_schema(&arguments(&tool)?)?;
         self.model.asked(&prompt, &how, None, |chain| chain)
     }
 
@@ -131,6 +129,11 @@ impl Conversation {
 /// That nothing else holds the answer.
 fn check_free(how: &Generate) -> Result<()> {
     if how.grammar.is_some() { Err(wrong("the answer is held to another grammar already")) } else { Ok(()) }
+}
+
+/// How what the template leaves open is drawn: all of it is held anyhow, and a stop string within it would leave half a call.
+fn filled_in(how: &Generate) -> Generate {
+    Generate { strict: false, stop: Vec::new(), ..how.clone() }
 }
 
 /// How the name of one of these tools is drawn.
