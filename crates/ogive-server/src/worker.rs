@@ -1,7 +1,8 @@
 //! The thread that owns the engine: takes requests in, steps, and puts what was drawn into mailboxes.
 //!
-//! Sequences that have ended stay as long as there is room, so that the next turn of a conversation reads its new part alone. The engine itself never gives a
-//! kept one's pages to others, so room is counted here, as if nothing were shared, and the oldest go first. Models with states or windows keep nothing: states
+//! Sequences that have ended stay as long as there is room, so that the next turn of a conversation reads its new part alone. The engine would take pages
+//! of theirs where it has none left, but by and by, and what has lost some is hardly worth what is left. So whole ones go here before that, the oldest first; room is
+//! counted as if nothing were shared, which is too early rather than too late. Models with states or windows keep nothing: states
 //! cannot be taken back to where a conversation goes on, and the room that windows have is counted otherwise.
 
 use crate::error::Refusal;
@@ -156,6 +157,8 @@ impl Worker {
     fn let_go(&mut self, id: SeqId) {
         if self.keeps {
             self.engine.pause(id);
+            // It is resumed by another chain, and this one may have a grammar's states.
+            self.engine.forget_chain(id);
             self.kept.push_back(id);
         } else {
             self.engine.cancel(id);
@@ -259,6 +262,23 @@ mod tests {
         let letters = ask(&mut anew, &model, &on, 8);
         assert_eq!(told(&mut anew, &letters).0, again);
         assert_eq!(kept.kept.len(), 1, "it went on in its own");
+    }
+
+    #[test]
+    fn what_is_kept_has_no_chain() {
+        let model = ogive::Options::new().context(64).open(ogive::DEMO).unwrap();
+        let mut worker = worker(&model, 1);
+        let mut how = Generate::new().max_tokens(2);
+        how.sampler.logit_bias = vec![(3, 1.0)];
+        let (request, answer) = model.ask("The dog", &how).unwrap();
+        let (mut posts, letters) = mailbox(1);
+        let place = Arc::new(Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap());
+        worker.admit(Job { request, answer, one_call: false, post: posts.remove(0), place });
+        let id = *worker.running.keys().next().unwrap();
+        assert!(worker.engine.chain(id).unwrap().stages().len() > 1 && !worker.engine.forget_chain(id));
+        told(&mut worker, &letters);
+        assert_eq!(worker.kept, [id]);
+        assert_eq!(worker.engine.chain(id).unwrap().to_string(), "greedy");
     }
 
     #[test]
