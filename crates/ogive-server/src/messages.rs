@@ -66,11 +66,18 @@ fn message(json: &Value, at: &str, eyes: &mut Eyes<'_>) -> Result<Message, Refus
         let list = calls.as_array().filter(|_| role == "assistant").ok_or_else(wrong)?;
         message.calls = list.iter().map(ToolCall::from_json).collect::<Option<_>>().ok_or_else(wrong)?;
     }
+    if json.get("function_call").is_some_and(|call| !call.is_null()) {
+        return Err(Refusal::unsupported(format!("{at}.function_call"), "use `tool_calls`"));
+    }
+    let refused = text("refusal")?.filter(|text| role == "assistant" && !text.is_empty());
     let content = format!("{at}.content");
     match json.get("content") {
         Some(Value::String(text)) => message.content.clone_from(text),
         Some(Value::Array(parts)) => parts_of(parts, &content, eyes, &mut message)?,
         None | Some(Value::Null) if !message.calls.is_empty() => {}
+        None | Some(Value::Null) if refused.is_some() => {
+            message.content = refused.unwrap_or_default().to_owned()
+        }
         None | Some(Value::Null) => return Err(Refusal::field(content, "it is missing")),
         Some(_) => return Err(Refusal::field(content, "it is to be a text or a list of parts")),
     }
@@ -100,7 +107,12 @@ fn parts_of(parts: &[Value], at: &str, eyes: &mut Eyes<'_>, message: &mut Messag
                 let text = part.get("text").and_then(Value::as_str);
                 texts.push(text.ok_or_else(|| Refusal::field(format!("{at}.text"), "it is to be a text"))?);
             }
-            Some("refusal") => {}
+            // What an assistant has said, too.
+            Some("refusal") => {
+                let text = part.get("refusal").and_then(Value::as_str);
+                texts
+                    .push(text.ok_or_else(|| Refusal::field(format!("{at}.refusal"), "it is to be a text"))?);
+            }
             Some("image_url") => image(part, &at, eyes, message)?,
             kind => {
                 let kind = kind.unwrap_or("nothing that is known");

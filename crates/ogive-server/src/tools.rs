@@ -34,7 +34,7 @@ impl Tools {
         let mut tools = Self { list: Vec::new(), choice: Choice::Free, strict: false, one_call: false };
         for (i, json) in list.iter().enumerate() {
             let at = format!("tools[{i}]");
-            if json.get("type").is_some_and(|kind| kind != "function") {
+            if json.get("type").is_some_and(|kind| !kind.is_null() && kind != "function") {
                 return Err(Refusal::unsupported(format!("{at}.type"), "only functions can be called"));
             }
             let tool = Tool::from_json(json);
