@@ -3,13 +3,13 @@
 //! All messages come with each request, so a conversation has no state here; what the engine still keeps of it is not computed again. A call that the client
 //! asks for is drawn as such: its arguments alone, by the tool's schema, behind what the template writes before them.
 
-use crate::error::{self, Refusal};
+use crate::error::Refusal;
 use crate::fields::Fields;
 use crate::reply::{About, Chunks, collect, whole};
 use crate::sampling::{self, TOP};
 use crate::server::Shared;
 use crate::tools::{Choice, Tools};
-use crate::{messages, sse};
+use crate::{delivery, messages, sse};
 use axum::extract::{self, State};
 use axum::response::Response;
 use ogive::engine::Request;
@@ -44,8 +44,9 @@ pub(crate) async fn answer(
         (Choice::One(name), _) => Some(vec![(name.clone(), 0); answers]),
         (Choice::Any, Some([only])) => Some(vec![(only.name.clone(), 0); answers]),
         (Choice::Any, Some(_)) => {
-            let (mut talk, how) = (talk.clone(), how.clone());
-            let names = shared.read(move || each(answers, &how, |_, how| name(&mut talk, how))).await?;
+            let (mut talk, how, reader) = (talk.clone(), how.clone(), Arc::clone(&shared));
+            let read = move || sampling::for_answers(&reader, &name(&mut talk, &how)?, &all(answers));
+            let names = shared.read(read).await?;
             let said = collect(shared.draw(names, false, &place)?, answers).await?;
             if said.iter().any(|(_, ended)| ended.cut) {
                 return Err(Refusal::field("max_tokens", "it leaves no room for a call"));
@@ -53,37 +54,52 @@ pub(crate) async fn answer(
             Some(said.into_iter().map(|(piece, ended)| (piece.parts.answer, ended.tokens)).collect())
         }
     };
-    let asked = match forced.clone() {
+    let (reader, tools, mut talk) = (Arc::clone(&shared), forced.clone(), talk);
+    let read = move || match tools {
         None => {
-            shared
-                .read(move || each(answers, &how, |_, how| talk.ask(how).map_err(|e| Refusal::of(&e))))
-                .await?
+            let asked = talk.ask(&how).map_err(|e| Refusal::of(&e))?;
+            sampling::for_answers(&reader, &asked, &all(answers))
         }
-        Some(tools) => {
-            let mut talk = talk;
-            shared.read(move || each(answers, &how, |i, how| arguments(&mut talk, &tools[i].0, how))).await?
-        }
+        Some(tools) => calls(&mut talk, &tools, &how, &reader),
     };
+    let asked = shared.read(read).await?;
     let prompt_tokens = asked.first().map_or(0, |(request, _)| request.prompt.len());
     let letters = shared.draw(asked, one_call, &place)?;
-    drop(place);
     let named = matches!(choice, Choice::One(_));
     let object = if stream { "chat.completion.chunk" } else { "chat.completion" };
     let head = shared.head("chatcmpl", object);
     let about = About { head, prompt_tokens, logprobs, usage, made, forced, named };
     if stream {
-        return sse::respond(letters, Chunks::new(about, answers), shared).await;
+        return sse::respond(letters, Chunks::new(about, answers), shared, place).await;
     }
-    Ok(error::answer(&whole(letters, answers, &about).await?))
+    let drawn = collect(letters, answers).await?;
+    let json = shared.write(move || Ok(whole(drawn, &about).to_string())).await?;
+    Ok(delivery::whole(json, place))
 }
 
-/// What the engine is asked for each answer.
-fn each(
-    answers: usize,
+fn all(answers: usize) -> Vec<usize> {
+    (0..answers).collect()
+}
+
+/// What the engine is asked for answers that are calls of these tools.
+fn calls(
+    talk: &mut Conversation,
+    tools: &[(String, usize)],
     how: &Generate,
-    mut ask: impl FnMut(usize, &Generate) -> Result<(Request, Answer), Refusal>,
+    shared: &Shared,
 ) -> Result<Vec<(Request, Answer)>, Refusal> {
-    (0..answers).map(|i| ask(i, &sampling::for_answer(how, i))).collect()
+    let mut found = Vec::new();
+    for (first, (tool, _)) in tools.iter().enumerate() {
+        let of = |(_, (name, _)): &(usize, &(String, usize))| name == tool;
+        let which: Vec<usize> = tools.iter().enumerate().filter(of).map(|(i, _)| i).collect();
+        // Each tool once.
+        if which.first() == Some(&first) {
+            let asked = sampling::for_answers(shared, &arguments(talk, tool, how)?, &which)?;
+            found.extend(which.into_iter().zip(asked));
+        }
+    }
+    found.sort_by_key(|(i, _)| *i);
+    Ok(found.into_iter().map(|(_, asked)| asked).collect())
 }
 
 #[cfg(feature = "grammar")]
@@ -108,7 +124,7 @@ fn arguments(_: &mut Conversation, _: &str, _: &Generate) -> Result<(Request, An
 
 fn read(given: &[u8], shared: &Shared) -> Result<Asked, Refusal> {
     let fields = Fields::read(given)?;
-    let mut how = sampling::generate(&fields, &shared.options)?;
+    let mut how = sampling::generate(&fields, shared)?;
     let tools = Tools::read(&fields)?;
     how = format(&fields, how)?;
     #[cfg(feature = "grammar")]

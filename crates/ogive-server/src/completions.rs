@@ -2,9 +2,10 @@
 //!
 //! Special tokens that a prompt spells count, as with other servers: whoever has conversations by this route writes the template's marks by hand.
 
-use crate::error::{self, Refusal};
+use crate::delivery;
+use crate::error::Refusal;
 use crate::fields::Fields;
-use crate::mailbox::Piece;
+use crate::mailbox::{Ended, Piece};
 use crate::reply::{collect, number, usage};
 use crate::sampling::{self, TOP};
 use crate::server::Shared;
@@ -38,15 +39,21 @@ pub(crate) async fn answer(
         shared.read(move || read(&given, &reader)).await?;
     let answers = requests.len();
     let letters = shared.draw(requests, false, &place)?;
-    drop(place);
     let head = shared.head("cmpl", "text_completion");
     if stream {
         let writer =
             Chunks { head, prompt_tokens, logprobs, usage: told, drawn: 0, offsets: vec![0; answers] };
-        return sse::respond(letters, writer, shared).await;
+        return sse::respond(letters, writer, shared, place).await;
     }
+    let drawn = collect(letters, answers).await?;
+    let write = move || Ok(whole(head, drawn, prompt_tokens, logprobs).to_string());
+    Ok(delivery::whole(shared.write(write).await?, place))
+}
+
+/// Whole answers, behind what stands before all of them.
+fn whole(head: Value, all: Vec<(Piece, Ended)>, prompt_tokens: usize, logprobs: bool) -> Value {
     let (mut choices, mut drawn) = (Vec::new(), 0);
-    for (index, (piece, ended)) in collect(letters, answers).await?.into_iter().enumerate() {
+    for (index, (piece, ended)) in all.into_iter().enumerate() {
         drawn += ended.tokens;
         let logprobs = logprobs.then(|| likely(&piece.logprobs, &mut 0));
         let finish = if ended.cut { "length" } else { "stop" };
@@ -55,12 +62,12 @@ pub(crate) async fn answer(
     let mut whole = head;
     whole["choices"] = choices.into();
     whole["usage"] = usage(prompt_tokens, drawn);
-    Ok(error::answer(&whole))
+    whole
 }
 
 fn read(given: &[u8], shared: &Shared) -> Result<Asked, Refusal> {
     let fields = Fields::read(given)?;
-    let mut how = sampling::generate(&fields, &shared.options)?;
+    let mut how = sampling::generate(&fields, shared)?;
     fields.refuse(&[
         ("response_format", "hold the answer by `grammar`, or ask /v1/chat/completions"),
         ("tools", "ask /v1/chat/completions"),
@@ -75,15 +82,11 @@ fn read(given: &[u8], shared: &Shared) -> Result<Asked, Refusal> {
         ));
     }
     let (mut requests, mut prompt_tokens) = (Vec::new(), 0);
+    let which: Vec<usize> = (0..answers).collect();
     for prompt in prompts {
-        for i in 0..answers {
-            let (request, answer) = shared
-                .model
-                .ask(prompt.clone(), &sampling::for_answer(&how, i))
-                .map_err(|e| Refusal::of(&e))?;
-            prompt_tokens += if i == 0 { request.prompt.len() } else { 0 };
-            requests.push((request, answer));
-        }
+        let asked = shared.model.ask(prompt, &how).map_err(|e| Refusal::of(&e))?;
+        prompt_tokens += asked.0.prompt.len();
+        requests.extend(sampling::for_answers(shared, &asked, &which)?);
     }
     let include = fields.object("stream_options")?.and_then(|options| options.get("include_usage"));
     let usage = include.is_some_and(|on| on == true);

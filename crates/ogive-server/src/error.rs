@@ -136,7 +136,12 @@ impl IntoResponse for Refusal {
 
 /// A body of JSON.
 pub(crate) fn answer(json: &Value) -> Response {
-    let mut response = Response::new(Body::from(json.to_string()));
+    text(json.to_string())
+}
+
+/// The same, written already.
+pub(crate) fn text(json: String) -> Response {
+    let mut response = Response::new(Body::from(json));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }

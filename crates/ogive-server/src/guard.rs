@@ -66,6 +66,23 @@ pub(crate) async fn origin(origin: String, request: Request, next: Next) -> Resp
     response
 }
 
+/// Refuses pages of other origins where none was named. Browsers send what looks like a form without asking before, and say then whose page it is.
+pub(crate) async fn no_origin(request: Request, next: Next) -> Response {
+    let headers = request.headers();
+    let own = headers.get(header::HOST).map(HeaderValue::as_bytes);
+    let own = own.or(request.uri().authority().map(|authority| authority.as_str().as_bytes()));
+    let foreign = |origin: &HeaderValue| {
+        let host = origin.as_bytes().windows(3).position(|mark| mark == b"://");
+        let host = host.and_then(|at| origin.as_bytes().get(at + 3..));
+        host.zip(own).is_none_or(|(host, own)| !host.eq_ignore_ascii_case(own))
+    };
+    if headers.get(header::ORIGIN).is_some_and(foreign) {
+        let why = "web pages of other origins may not ask here; the server can be told of one that may (`--cors`, `Options::origin`)";
+        return Refusal::status(StatusCode::FORBIDDEN, why).into_response();
+    }
+    next.run(request).await
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,7 +3,8 @@
 //! ```no_run
 //! # async fn serve() -> Result<(), Box<dyn std::error::Error>> {
 //! use ogive_server::{Options, Server, axum};
-//! let model = ogive::open("model.gguf")?;
+//! // With room for as many: otherwise a GPU may be filled up by the weights.
+//! let model = ogive::Options::new().sequences(8).open("model.gguf")?;
 //! let server = Server::new(model, Options::new().sequences(8))?;
 //! // Routes of your own beside it, or around it.
 //! let app = axum::Router::new().merge(server.router());
@@ -28,13 +29,15 @@
 //! A field that would change an answer and is not known to do so here is an error that says so; others are passed over, as clients send many. Which
 //! model is asked for is not looked at: there is one, and its name is in the answer.
 //!
-//! One thread owns the [engine](ogive::engine::Engine) and steps it; nothing blocks in an async task. Memory is bounded when the server is made: by
+//! One thread owns the [engine](ogive::engine::Engine) and steps it; what takes long does not block async tasks. Memory is bounded when the server is made: by
 //! [`Options::sequences`] answers at a time, [`Options::queue`] requests that wait, and a body's length. A client that goes away has its sequence
-//! cancelled. What is drawn while a client is slow waits as one piece, and the others do not.
+//! cancelled. What is drawn while a client is slow waits as one piece, and the others do not; it has its place as long, and who takes nothing for three
+//! minutes loses the rest. How many connections there are is for whoever serves to say, or a proxy.
 
 mod base64;
 mod chat;
 mod completions;
+mod delivery;
 mod embeddings;
 mod error;
 mod fields;
@@ -49,6 +52,7 @@ mod sampling;
 mod server;
 mod sse;
 mod tools;
+mod upload;
 mod worker;
 
 pub use axum;

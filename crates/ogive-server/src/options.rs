@@ -14,11 +14,11 @@ pub struct Options {
     pub queue: usize,
     /// Tokens that all answers together may keep, if less than a whole context each: they then wait for each other.
     pub cache_tokens: Option<usize>,
-    /// Bytes of a request at most (32 MiB; images are in it). A request that is read has a place among those that are drawn or wait.
+    /// Bytes of a request at most (32 MiB; images are in it). Some of the large ones are read at a time, and what was read has a place among those that are drawn or wait.
     pub body: usize,
     /// Keys, one of which every request but for `/health` must have; none where anybody may ask.
     pub keys: Vec<String>,
-    /// The origin of web pages that may ask by a browser (`*` for all); `None` where none may.
+    /// The origin of web pages that may ask by a browser (`*` for all); `None` where none may but those of the server's own address.
     pub origin: Option<String>,
     /// What holds where a request says nothing: samplers, tokens to draw at most. Its stop strings hold besides those of a request.
     pub defaults: Generate,

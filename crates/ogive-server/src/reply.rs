@@ -79,9 +79,9 @@ pub(crate) async fn collect(letters: Letters, answers: usize) -> Result<Vec<(Pie
 }
 
 /// Whole answers.
-pub(crate) async fn whole(letters: Letters, answers: usize, about: &About) -> Result<Value, Refusal> {
+pub(crate) fn whole(all: Vec<(Piece, Ended)>, about: &About) -> Value {
     let (mut choices, mut drawn) = (Vec::new(), 0);
-    for (index, (mut piece, ended)) in collect(letters, answers).await?.into_iter().enumerate() {
+    for (index, (mut piece, ended)) in all.into_iter().enumerate() {
         piece.end = Some(Ok(ended));
         about.call(index, &mut piece, &mut false);
         let Some(Ok(ended)) = piece.end else { continue };
@@ -107,7 +107,7 @@ pub(crate) async fn whole(letters: Letters, answers: usize, about: &About) -> Re
     let mut answer = about.head.clone();
     answer["choices"] = choices.into();
     answer["usage"] = usage(about.prompt_tokens, drawn);
-    Ok(answer)
+    answer
 }
 
 /// The calls of an answer, without those that were taken back.

@@ -2,7 +2,8 @@
 //!
 //! The form is Jina's, which llama.cpp and others have too. Scores lie between 0 and 1, as Jina's do; `raw_scores` gives the model's own, which llama.cpp has.
 
-use crate::error::{self, Refusal};
+use crate::delivery;
+use crate::error::Refusal;
 use crate::fields::Fields;
 use crate::server::Shared;
 use axum::extract::{self, State};
@@ -18,13 +19,13 @@ pub(crate) async fn answer(
     State(shared): State<Arc<Shared>>,
     request: extract::Request,
 ) -> Result<Response, Refusal> {
-    let (given, _place) = shared.admit(request).await?;
+    let (given, place) = shared.admit(request).await?;
     let computer = Arc::clone(&shared);
     let json = shared.compute(move || rerank(&given, &computer)).await?;
-    Ok(error::answer(&json))
+    Ok(delivery::whole(json, place))
 }
 
-fn rerank(given: &[u8], shared: &Shared) -> Result<Value, Refusal> {
+fn rerank(given: &[u8], shared: &Shared) -> Result<String, Refusal> {
     let fields = Fields::read(given)?;
     let query = fields.need("query").and_then(|_| fields.text("query"))?.unwrap_or_default();
     fields.need("documents")?;
@@ -49,9 +50,14 @@ fn rerank(given: &[u8], shared: &Shared) -> Result<Value, Refusal> {
     fields.refuse(&[
         ("rank_fields", "send the text alone"),
         ("max_chunks_per_doc", "send the parts as documents"),
+        ("max_tokens_per_doc", "a text that is too long is an error; cut it yourself"),
+        ("truncate", "a text that is too long is an error; cut it yourself"),
+        ("truncate_prompt_tokens", "a text that is too long is an error; cut it yourself"),
     ])?;
     let model = &shared.model;
-    let scores = model.rerank(query, &texts, &Rerank::new().sigmoid(sigmoid)).map_err(|e| Refusal::of(&e))?;
+    let mut how = Rerank::new().sigmoid(sigmoid);
+    how.instruction = fields.text("instruction")?.map(str::to_owned);
+    let scores = model.rerank(query, &texts, &how).map_err(|e| Refusal::of(&e))?;
     let mut tokens = 0;
     for text in &texts {
         for part in [query, text] {
@@ -63,7 +69,7 @@ fn rerank(given: &[u8], shared: &Shared) -> Result<Value, Refusal> {
     // Of equals the first stays first.
     order.sort_by(|(_, a), (_, b)| b.total_cmp(a));
     let result = |(index, score): (usize, f32)| {
-        let mut result = json!({ "index": index, "relevance_score": score });
+        let mut result = json!({ "index": index, "relevance_score": short(score) });
         if shown {
             result["document"] = json!({ "text": texts[index] });
         }
@@ -71,5 +77,11 @@ fn rerank(given: &[u8], shared: &Shared) -> Result<Value, Refusal> {
     };
     let results: Vec<Value> = order.into_iter().take(top).map(result).collect();
     let usage = json!({ "prompt_tokens": tokens, "total_tokens": tokens });
-    Ok(json!({ "object": "list", "model": shared.options.name, "usage": usage, "results": results }))
+    Ok(json!({ "object": "list", "model": shared.options.name, "usage": usage, "results": results })
+        .to_string())
+}
+
+/// The number whose shortest decimal is that of `score`: of single precision, and not the digits that double precision adds.
+fn short(score: f32) -> f64 {
+    score.to_string().parse().unwrap_or(f64::from(score))
 }

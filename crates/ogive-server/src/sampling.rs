@@ -5,14 +5,19 @@
 
 use crate::error::Refusal;
 use crate::fields::Fields;
-use crate::options::Options;
-use crate::server::random;
-use ogive::Generate;
+use crate::server::{Shared, random};
+use ogive::engine::Request;
+use ogive::engine::sampler::{Sampler, SamplerParams, Step};
+use ogive::{Answer, Generate};
 use serde_json::Value;
 
 /// The most stop strings, and bytes of each.
 const STOPS: usize = 16;
 const STOP_BYTES: usize = 512;
+/// The most breakers of repetitions, each of which is looked for in the whole vocabulary.
+const BREAKERS: usize = 64;
+/// The most tokens that may have a bias, as OpenAI has it: they are gone through for every token that is drawn.
+const BIASES: usize = 1024;
 /// The most likely tokens that may be asked for at each place, as OpenAI has it.
 pub(crate) const TOP: usize = 20;
 /// The most answers to one request.
@@ -21,7 +26,7 @@ const ANSWERS: usize = 16;
 const OTHER: &str = "leave it out";
 
 /// Fields of other servers, of llama.cpp and vLLM mostly, that would change an answer and are not known here, and what to do instead.
-const REFUSED: [(&str, &str); 35] = [
+const REFUSED: [(&str, &str); 37] = [
     ("add_generation_prompt", OTHER),
     ("allowed_token_ids", "hold the answer by `response_format` or `logit_bias`"),
     ("audio", "this server has text alone"),
@@ -29,6 +34,7 @@ const REFUSED: [(&str, &str); 35] = [
     ("best_of", "ask for several answers by `n`"),
     ("chat_template", "the server is given one when it starts"),
     ("continue_final_message", "have the text continued by /v1/completions"),
+    ("documents", "write them into the conversation"),
     ("echo", "the prompt is known to you"),
     ("function_call", "use `tool_choice`"),
     ("functions", "use `tools`"),
@@ -48,6 +54,7 @@ const REFUSED: [(&str, &str); 35] = [
     ("n_predict", "use `max_tokens`"),
     ("n_probs", "use `logprobs` and `top_logprobs`"),
     ("prompt_logprobs", OTHER),
+    ("reasoning", "use `reasoning_effort`"),
     ("samplers", "the server is given their order when it starts"),
     ("stop_token_ids", "use `stop`"),
     ("structured_outputs", "use `response_format`"),
@@ -59,9 +66,59 @@ const REFUSED: [(&str, &str); 35] = [
     ("web_search_options", "give the model a tool that searches"),
 ];
 
+/// What a stage of the chain has to be there for, unless it is what would do nothing.
+const WANTS: [(&str, Sampler, f32); 13] = [
+    ("temperature", Sampler::Temperature, 1.0),
+    ("dynatemp_range", Sampler::Temperature, 0.0),
+    ("top_k", Sampler::TopK, 0.0),
+    ("top_p", Sampler::TopP, 1.0),
+    ("min_p", Sampler::MinP, 0.0),
+    ("typical_p", Sampler::Typical, 1.0),
+    ("top_n_sigma", Sampler::TopNSigma, -1.0),
+    ("xtc_probability", Sampler::Xtc, 0.0),
+    ("frequency_penalty", Sampler::Penalties, 0.0),
+    ("presence_penalty", Sampler::Penalties, 0.0),
+    ("repeat_penalty", Sampler::Penalties, 1.0),
+    ("repetition_penalty", Sampler::Penalties, 1.0),
+    ("dry_multiplier", Sampler::Dry, 0.0),
+];
+
+/// Refuses what the server's own order of samplers has no stage for, or one with values that are not to be changed. `server`: [settled](SamplerParams::settled).
+fn can_be_done(fields: &Fields, server: &SamplerParams) -> Result<(), Refusal> {
+    // Who asks for mirostat has it in place of all others.
+    let asked = fields.whole("mirostat")?;
+    if asked.is_some_and(|version| version > 0) {
+        return Ok(());
+    }
+    let mirostat = asked.unwrap_or(server.mirostat.into());
+    let is_there = |sampler: Sampler| match mirostat {
+        0 => server.samplers.steps().contains(&Step::from(sampler)),
+        _ => sampler == Sampler::Temperature,
+    };
+    for (name, sampler, nothing) in WANTS {
+        if fields.get(name).is_some_and(|value| value.as_f64() != Some(f64::from(nothing)))
+            && !is_there(sampler)
+        {
+            let own = if mirostat > 0 { "mirostat".to_owned() } else { server.samplers.to_string() };
+            let why =
+                format!("the server was told to draw by `{own}`, where this changes nothing; leave it out");
+            return Err(Refusal::unsupported(name, why));
+        }
+    }
+    Ok(())
+}
+
 /// How to draw.
-pub(crate) fn generate(fields: &Fields, options: &Options) -> Result<Generate, Refusal> {
+pub(crate) fn generate(fields: &Fields, shared: &Shared) -> Result<Generate, Refusal> {
+    let options = &shared.options;
     fields.refuse(&REFUSED)?;
+    if fields.flag("skip_special_tokens")? == Some(false) {
+        return Err(Refusal::unsupported(
+            "skip_special_tokens",
+            "special tokens are not shown here; leave it out",
+        ));
+    }
+    can_be_done(fields, &options.defaults.sampler)?;
     let mut how = options.defaults.clone();
     let sampler = &mut how.sampler;
     for (name, value) in [
@@ -109,16 +166,28 @@ pub(crate) fn generate(fields: &Fields, options: &Options) -> Result<Generate, R
         sampler.mirostat = version as u8;
     }
     if let Some(breakers) = fields.list("dry_sequence_breakers")? {
-        let text = |value: &Value| value.as_str().map(str::to_owned);
-        let breakers = breakers.iter().map(text).collect::<Option<_>>();
-        sampler.dry_sequence_breakers =
-            breakers.ok_or_else(|| Refusal::field("dry_sequence_breakers", "it is to be a list of texts"))?;
+        let text = |value: &Value| value.as_str().filter(|text| text.len() <= STOP_BYTES).map(str::to_owned);
+        let breakers = Some(breakers).filter(|list| list.len() <= BREAKERS);
+        let breakers = breakers.and_then(|list| list.iter().map(text).collect::<Option<_>>());
+        sampler.dry_sequence_breakers = breakers.ok_or_else(|| {
+            let why =
+                format!("it is to be a list of up to {BREAKERS} texts, of up to {STOP_BYTES} bytes each");
+            Refusal::field("dry_sequence_breakers", why)
+        })?;
     }
     if let Some(bias) = fields.object("logit_bias")? {
         let pair = |(id, bias): (&String, &Value)| Some((id.parse().ok()?, bias.as_f64()? as f32));
-        let wrong = "it is to map ids of tokens, as texts, to numbers";
+        let wrong = |why: String| Refusal::field("logit_bias", why);
+        if bias.len() > BIASES {
+            return Err(wrong(format!("it is of {} tokens, and {BIASES} are the most", bias.len())));
+        }
         let bias: Option<Vec<(u32, f32)>> = bias.iter().map(pair).collect();
-        sampler.logit_bias.extend(bias.ok_or_else(|| Refusal::field("logit_bias", wrong))?);
+        let bias = bias.ok_or_else(|| wrong("it is to map ids of tokens, as texts, to numbers".into()))?;
+        let vocab = shared.model.layers().vocab().unwrap_or(usize::MAX);
+        if let Some((id, _)) = bias.iter().find(|(id, _)| *id as usize >= vocab) {
+            return Err(wrong(format!("token {id} is none of the {vocab} that the model knows")));
+        }
+        sampler.logit_bias.extend(bias);
     }
     sampler.seed = seed(fields)?.or(options.seed).unwrap_or_else(random);
     sampler.check().map_err(|e| Refusal::bad(e.to_string()))?;
@@ -194,9 +263,24 @@ pub(crate) fn answers(fields: &Fields) -> Result<usize, Refusal> {
     Ok(fields.within("n", 1, ANSWERS)?.unwrap_or(1))
 }
 
-/// The same for the answer of this number among several: another seed.
-pub(crate) fn for_answer(how: &Generate, i: usize) -> Generate {
-    let mut how = how.clone();
-    how.sampler.seed = how.sampler.seed.wrapping_add(i as u64);
-    how
+/// What was read for one answer, for those of these numbers: another seed for each, and the rest as it is. A prompt that has no room is refused before it
+/// is copied.
+pub(crate) fn for_answers(
+    shared: &Shared,
+    (request, answer): &(Request, Answer),
+    which: &[usize],
+) -> Result<Vec<(Request, Answer)>, Refusal> {
+    let (tokens, context) = (request.prompt.len(), shared.model.context());
+    if tokens >= context {
+        let why =
+            format!("a prompt of {tokens} tokens leaves no room in the context of {context}; shorten it");
+        return Err(Refusal::bad(why));
+    }
+    let seed = request.chain.seed();
+    let one = |i: &usize| {
+        let mut request = request.clone();
+        request.chain.reseed(seed.wrapping_add(*i as u64));
+        (request, answer.clone())
+    };
+    Ok(which.iter().map(one).collect())
 }

@@ -8,14 +8,15 @@ use crate::guard;
 use crate::mailbox::{Letters, mailbox};
 use crate::options::Options;
 use crate::queue::{Job, Queue};
+use crate::upload::{self, UPLOADS};
 use crate::{Error, chat, completions, embeddings, rerank, worker};
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, FromRequest, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{any, get, post};
 use axum::serve::ListenerExt;
 use ogive::engine::Request;
 use ogive::tokenizer::template::ChatTemplate;
@@ -23,13 +24,15 @@ use ogive::{Answer, Conversation, Model};
 use serde_json::json;
 use std::hash::{BuildHasher, RandomState};
 use std::net::TcpListener;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Prompts that are read at a time.
 const READERS: usize = 2;
-/// How long a request may take to come: it has a place while it does.
+/// Answers that are written as text at a time.
+const WRITERS: usize = 2;
+/// How long a request may take to come.
 const UPLOAD: Duration = Duration::from_secs(60);
 /// How long connections may take to end once the server ends.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -49,6 +52,10 @@ pub(crate) struct Shared {
     places: Arc<Semaphore>,
     readers: Arc<Semaphore>,
     computing: Arc<Semaphore>,
+    writers: Arc<Semaphore>,
+    uploads: Arc<Semaphore>,
+    /// Why nobody is answered any more.
+    over: OnceLock<String>,
     /// When it was made, in seconds since 1970.
     since: u64,
 }
@@ -64,26 +71,35 @@ pub(crate) type Place = Arc<OwnedSemaphorePermit>;
 
 impl Shared {
     fn end(&self, why: &str) {
+        _ = self.over.set(why.to_owned());
         if let Some(queue) = &self.queue {
             queue.end(why);
         }
+        // Who waits for these is told, too. What is drawn already may be written yet.
+        for waited_for in [&self.readers, &self.computing, &self.uploads] {
+            waited_for.close();
+        }
     }
 
-    /// A place for a request, if there is one, and its body: what is read has a place already, so that bodies are bounded too.
+    /// Why nobody is answered any more, if so.
+    fn is_over(&self) -> Option<String> {
+        self.over.get().cloned().or_else(|| self.queue.as_ref()?.is_over())
+    }
+
+    /// A request's body, and a place for it, if there is one.
     pub(crate) async fn admit(&self, request: axum::extract::Request) -> Result<(Bytes, Place), Refusal> {
-        let place =
-            Arc::clone(&self.places).try_acquire_owned().map(Arc::new).map_err(|_| Refusal::full())?;
-        let body = tokio::time::timeout(UPLOAD, Bytes::from_request(request, &())).await;
+        if let Some(why) = self.over.get() {
+            return Err(Refusal::over(why));
+        }
+        if self.places.available_permits() == 0 {
+            return Err(Refusal::full());
+        }
+        let body = upload::read(request.into_body(), self.options.body, &self.uploads);
         let late =
             |_| Refusal::status(StatusCode::REQUEST_TIMEOUT, "the request did not come within a minute");
-        let body = body.map_err(late)?.map_err(|e| match e.status() {
-            status @ StatusCode::PAYLOAD_TOO_LARGE => Refusal::status(
-                status,
-                format!("the request is larger than the {} bytes that this server takes", self.options.body),
-            ),
-            status => Refusal::status(status, e.body_text()),
-        })?;
-        Ok((body, place))
+        let (body, _turn) = tokio::time::timeout(UPLOAD, body).await.map_err(late)??;
+        let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| Refusal::full())?;
+        Ok((body, Arc::new(place)))
     }
 
     /// Reads a request, off the async threads.
@@ -102,6 +118,14 @@ impl Shared {
         blocking(&self.computing, compute).await
     }
 
+    /// Writes what was drawn as text, off the async threads.
+    pub(crate) async fn write(
+        &self,
+        write: impl FnOnce() -> Result<String, Refusal> + Send + 'static,
+    ) -> Result<String, Refusal> {
+        blocking(&self.writers, write).await
+    }
+
     /// Has the engine draw these answers.
     pub(crate) fn draw(
         &self,
@@ -110,7 +134,7 @@ impl Shared {
         place: &Place,
     ) -> Result<Letters, Refusal> {
         let queue = self.queue.as_ref().ok_or_else(|| {
-            Refusal::bad("this model is an encoder and draws no tokens; ask for its vectors by /v1/embeddings, or for scores by /v1/rerank")
+            Refusal::bad("this model draws no tokens, for it is an encoder or a reranker; ask for its vectors by /v1/embeddings, or for scores by /v1/rerank")
         })?;
         let (posts, letters) = mailbox(asked.len());
         let job =
@@ -162,7 +186,7 @@ impl Server {
     ///
     /// # Errors
     /// If a setting is wrong, or there is no memory for the cache.
-    pub fn new(model: Model, options: Options) -> Result<Self, Error> {
+    pub fn new(model: Model, mut options: Options) -> Result<Self, Error> {
         let wrong = |why: &str| Err(Error::Setting(why.to_owned()));
         if options.sequences == 0 {
             return wrong("no answers at a time are none at all: allow one at least (`Options::sequences`)");
@@ -173,6 +197,8 @@ impl Server {
         if let Some(origin) = &options.origin {
             guard::check_origin(origin)?;
         }
+        // What a request says is to count, wherever these have their values.
+        options.defaults.sampler = options.defaults.sampler.settled();
         let talk = match (&options.template, model.tokenizer()) {
             (Some(own), _) => Conversation::new(&model, ChatTemplate::new(own).map_err(ogive::Error::from)?),
             (None, Err(e)) => Err(e),
@@ -207,11 +233,14 @@ impl Server {
             places: semaphore(places),
             readers: semaphore(READERS),
             computing: semaphore(1),
+            writers: semaphore(WRITERS),
+            uploads: semaphore(UPLOADS),
+            over: OnceLock::new(),
             since: now(),
         })))
     }
 
-    /// Its routes, to be served, or nested in a program's own.
+    /// Its routes, to be served, merged with a program's own, or nested in them. What is none of them below `/v1` is an error of OpenAI's form.
     pub fn router(&self) -> Router {
         let shared = &self.0;
         let mut routes = Router::new()
@@ -220,23 +249,26 @@ impl Server {
             .route("/v1/chat/completions", post(chat::answer))
             .route("/v1/completions", post(completions::answer))
             .route("/v1/embeddings", post(embeddings::answer))
-            .route("/v1/rerank", post(rerank::answer))
-            .layer(DefaultBodyLimit::max(shared.options.body));
+            .route("/v1/rerank", post(rerank::answer));
         if !shared.options.keys.is_empty() {
             routes = routes.layer(from_fn_with_state(Arc::clone(shared), guard::key));
         }
-        let mut routes = routes
+        // No fallback: that is the program's to have, which may have only one.
+        let routes = routes
             .route("/health", get(health))
-            .fallback(no_route)
+            .route("/v1/{*path}", any(no_route))
             .method_not_allowed_fallback(no_method)
             .with_state(Arc::clone(shared));
-        if let Some(origin) = shared.options.origin.clone() {
-            routes = routes.layer(from_fn(move |request, next| guard::origin(origin.clone(), request, next)));
+        match shared.options.origin.clone() {
+            Some(origin) => {
+                routes.layer(from_fn(move |request, next| guard::origin(origin.clone(), request, next)))
+            }
+            None => routes.layer(from_fn(guard::no_origin)),
         }
-        routes
     }
 
-    /// Answers nobody any more: who waits is told so, and so are those whose answers are not whole.
+    /// Answers nobody any more: who waits is told so, and so are those whose answers are not whole. Vectors and scores that are being computed are
+    /// still sent.
     pub fn end(&self) {
         self.0.end("the server is ending");
     }
@@ -250,7 +282,7 @@ impl Server {
         socket.set_nonblocking(true)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (say, mut hear) = tokio::sync::watch::channel(false);
-        let routes = self.router();
+        let routes = self.router().fallback(no_route);
         let served = runtime.block_on(async {
             // A token is to go out when it is drawn, and not with the next.
             let socket = tokio::net::TcpListener::from_std(socket)?
@@ -275,7 +307,7 @@ impl Server {
 }
 
 async fn health(State(shared): State<Arc<Shared>>) -> Response {
-    match shared.queue.as_ref().and_then(|queue| queue.is_over()) {
+    match shared.is_over() {
         Some(why) => Refusal::over(&why).into_response(),
         None => answer(&json!({ "status": "ok" })),
     }

@@ -3,15 +3,15 @@
 //! Nothing is sent before the first piece is there: what is wrong with a request the engine finds when its turn comes, and that is to be a status and
 //! not an event. Behind that an error is an event, as OpenAI's clients know it, and no `[DONE]` follows.
 
+use crate::delivery;
 use crate::error::Refusal;
 use crate::mailbox::{Letters, Piece};
-use crate::server::Shared;
-use axum::body::{Body, Bytes};
+use crate::server::{Place, Shared};
+use axum::body::Bytes;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use futures_core::Stream;
 use serde_json::Value;
-use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -40,6 +40,7 @@ pub(crate) async fn respond<W: Writer + 'static>(
     letters: Letters,
     writer: W,
     shared: Arc<Shared>,
+    place: Place,
 ) -> Result<Response, Refusal> {
     let first = letters.next().await;
     if let Some((_, Piece { end: Some(Err(why)), parts, .. })) = &first
@@ -47,8 +48,8 @@ pub(crate) async fn respond<W: Writer + 'static>(
     {
         return Err(why.clone());
     }
-    let mut response =
-        Response::new(Body::from_stream(Answers { letters, first, writer, ended: false, _shared: shared }));
+    let answers = Answers { letters, first, writer, ended: false, _shared: shared };
+    let mut response = Response::new(delivery::body(answers, place));
     let mut say = |name, value| response.headers_mut().insert(name, HeaderValue::from_static(value));
     say(header::CONTENT_TYPE, "text/event-stream");
     say(header::CACHE_CONTROL, "no-cache");
@@ -65,7 +66,7 @@ struct Answers<W> {
 }
 
 impl<W: Writer> Stream for Answers<W> {
-    type Item = Result<Bytes, Infallible>;
+    type Item = Bytes;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
@@ -89,7 +90,7 @@ impl<W: Writer> Stream for Answers<W> {
                 }
             }
             if !events.0.is_empty() {
-                return Poll::Ready(Some(Ok(events.0.into())));
+                return Poll::Ready(Some(events.0.into()));
             }
         }
         Poll::Ready(None)

@@ -17,7 +17,7 @@ pub(crate) fn demo(context: usize) -> Model {
 }
 
 pub(crate) struct Client {
-    router: Router,
+    pub(crate) router: Router,
     pub(crate) runtime: Runtime,
 }
 

@@ -91,6 +91,47 @@ fn who_goes_away_leaves_the_place_to_others() {
 }
 
 #[test]
+fn an_answer_that_nobody_has_taken_has_its_place() {
+    let client = Client::new(demo(64), Options::new().sequences(1).queue(0));
+    // Drawn as a whole with its first token.
+    let begun = client.runtime.block_on(client.begin(request(PATH, tale(0, 1).to_string())));
+    assert_eq!(client.post(PATH, &tale(1, 4)).status, StatusCode::SERVICE_UNAVAILABLE);
+    let taken = client.runtime.block_on(read(begun));
+    assert!(taken.text.ends_with("data: [DONE]\n\n"));
+    let answer = loop {
+        let answer = client.post(PATH, &tale(1, 4));
+        if answer.status != StatusCode::SERVICE_UNAVAILABLE {
+            break answer;
+        }
+        std::thread::yield_now();
+    };
+    assert_eq!(answer.json()["usage"]["completion_tokens"], 4);
+}
+
+#[test]
+fn a_body_that_does_not_come_is_in_nobodys_way() {
+    struct Never;
+    impl futures_core::Stream for Never {
+        type Item = Result<axum::body::Bytes, std::io::Error>;
+        fn poll_next(
+            self: std::pin::Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> std::task::Poll<Option<Self::Item>> {
+            std::task::Poll::Pending
+        }
+    }
+    let client = Client::new(demo(64), Options::new().sequences(1).queue(0));
+    let mut stalled: Vec<_> =
+        (0..40).map(|_| Box::pin(client.begin(request(PATH, Body::from_stream(Never))))).collect();
+    let runtime = client.runtime.enter();
+    for one in &mut stalled {
+        assert!(one.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
+    drop(runtime);
+    assert_eq!(client.ask(PATH, &tale(1, 4))["usage"]["completion_tokens"], 4);
+}
+
+#[test]
 fn an_end_is_told_to_who_waits_and_who_comes() {
     let server = Server::new(demo(4000), Options::new()).unwrap();
     let client = Client::of(&server);
@@ -104,6 +145,7 @@ fn an_end_is_told_to_who_waits_and_who_comes() {
         "{rest:?}"
     );
     assert_eq!(client.error(PATH, &tale(1, 4), 503), "the server is ending");
+    assert_eq!(client.error("/v1/embeddings", &json!({ "input": "a" }), 503), "the server is ending");
     assert_eq!(client.send(axum::http::Request::get("/health").body(Body::empty()).unwrap()).status, 503);
 }
 

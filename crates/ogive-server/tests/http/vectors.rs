@@ -2,7 +2,7 @@
 
 use crate::client::{Client, demo};
 use ogive::{Embed, Options, Prompt, Rerank};
-use ogive_server::Options as Serving;
+use ogive_server::{Options as Serving, Server, axum};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -36,6 +36,9 @@ fn vectors_are_the_librarys() {
         (&answer["object"], &answer["usage"]),
         (&json!("list"), &json!({ "prompt_tokens": tokens, "total_tokens": tokens }))
     );
+    // Of single precision, in as many digits as that takes.
+    let first = client.post(path, &json!({ "input": texts })).text;
+    assert!(first.contains(&format!("\"embedding\":[{},", want[[0, 0]])), "{}", &first[..200]);
     let packed = client.ask(path, &json!({ "input": ids, "encoding_format": "base64" }));
     for (i, row) in want.rows().into_iter().enumerate() {
         let (row, of) = (row.to_vec(), &answer["data"][i]);
@@ -65,6 +68,18 @@ fn vectors_are_the_librarys() {
         let message = client.error(path, &json!({ "input": input }), 400);
         assert!(message.contains(why), "{message}");
     }
+    for (name, value, why) in [
+        ("input_type", json!("query"), "the checkpoint has no prompts"),
+        ("prompt_name", json!("passage"), "the checkpoint has no prompts"),
+        ("embd_normalize", json!(-1), "of length 1"),
+        ("normalized", json!(false), "of length 1"),
+        ("truncate", json!(true), "cut it yourself"),
+        ("truncate_prompt_tokens", json!(5), "cut it yourself"),
+        ("add_special_tokens", json!(false), "send ids"),
+    ] {
+        assert!(client.error(path, &json!({ "input": "a", name: value }), 400).contains(why), "{name}");
+    }
+    client.ask(path, &json!({ "input": "a", "embd_normalize": 2, "normalized": true, "truncate": false }));
     assert!(client.error(path, &json!({ "input": "a", "encoding_format": "int8" }), 400).contains("base64"));
     assert!(client.error(path, &json!({ "input": "a", "dimensions": 100_000 }), 400).contains("100000"));
     assert!(
@@ -80,7 +95,8 @@ fn a_reranker_ranks_and_an_encoder_has_vectors() {
         [true, false].map(|on| model.rerank("cats?", texts, &Rerank::new().sigmoid(on)).unwrap()).into();
     let mut order = [0, 1, 2];
     order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
-    let client = Client::new(model, Serving::new());
+    let server = Server::new(model, Serving::new()).unwrap();
+    let client = Client::of(&server);
     let path = "/v1/rerank";
     let asked = |more: Value| {
         let mut json = json!({ "query": "cats?", "documents": texts });
@@ -115,6 +131,9 @@ fn a_reranker_ranks_and_an_encoder_has_vectors() {
         json!({ "documents": [1] }),
         json!({ "query": 1 }),
         json!({ "top_n": 0 }),
+        json!({ "max_tokens_per_doc": 5 }),
+        // That it is told to a model that takes one, `ogive` tests.
+        json!({ "instruction": "find cats" }),
     ] {
         client.error(path, &asked(wrong), 400);
     }
@@ -125,4 +144,8 @@ fn a_reranker_ranks_and_an_encoder_has_vectors() {
         let message = client.error(path, &json, 400);
         assert!(message.contains("encoder") || message.contains("template"), "{message}");
     }
+    server.end();
+    client.error(path, &asked(json!({})), 503);
+    let health = axum::http::Request::get("/health").body(axum::body::Body::empty()).unwrap();
+    assert_eq!(client.send(health).status, 503);
 }

@@ -62,6 +62,12 @@ fn fields_that_are_wrong_are_named() {
         ("messages", json!([{ "role": "king", "content": "a" }]), "messages[0].role"),
         ("messages", json!([{ "role": "tool", "content": "a" }]), "messages[0].tool_call_id"),
         ("messages", json!([{ "role": "assistant", "tool_calls": [{}] }]), "messages[0].tool_calls"),
+        (
+            "messages",
+            json!([{ "role": "assistant", "content": "a", "function_call": { "name": "f" } }]),
+            "messages[0].function_call",
+        ),
+        ("messages", user(json!([{ "type": "refusal" }])), "messages[0].content[0].refusal"),
         ("messages", user(json!(3)), "messages[0].content"),
         ("messages", user(json!([{ "type": "input_audio" }])), "messages[0].content[0].type"),
         ("messages", user(json!([{ "type": "text" }])), "messages[0].content[0].text"),
@@ -81,6 +87,13 @@ fn fields_that_are_wrong_are_named() {
         ("stream", json!("yes"), "stream"),
         ("stream_options", json!({ "include_usage": 1 }), "stream_options.include_usage"),
         ("logit_bias", json!({ "a": 1 }), "logit_bias"),
+        ("logit_bias", json!({ "4000000": 1 }), "logit_bias"),
+        ("logit_bias", (0..1025).map(|i| (i.to_string(), json!(1))).collect(), "logit_bias"),
+        ("dry_sequence_breakers", json!(vec!["e"; 10_000]), "dry_sequence_breakers"),
+        ("dry_sequence_breakers", json!(["e".repeat(513)]), "dry_sequence_breakers"),
+        ("documents", json!([{ "text": "a" }]), "documents"),
+        ("reasoning", json!({ "effort": "low" }), "reasoning"),
+        ("skip_special_tokens", json!(false), "skip_special_tokens"),
         ("logprobs", json!(3), "logprobs"),
         ("top_logprobs", json!(21), "top_logprobs"),
         ("top_logprobs", json!(2), "top_logprobs"),
@@ -168,8 +181,68 @@ fn routes_are_there_or_not() {
         none.status == StatusCode::NOT_FOUND
             && none.json()["error"]["message"].as_str().unwrap().contains("/v1/nothing")
     );
-    // Web pages may not ask unless it is said.
-    assert!(get("/v1/models").headers.get("access-control-allow-origin").is_none());
+    // A program's own routes beside it, and what it says where there is none.
+    let own = axum::Router::new()
+        .route("/", axum::routing::get(|| async { "home" }))
+        .fallback(|| async { "nowhere" });
+    let both = Client { router: own.merge(client.router.clone()), ..client };
+    let get = |path: &str| both.send(Request::get(path).body(Body::empty()).unwrap());
+    for (path, text) in [("/", "home"), ("/other", "nowhere"), ("/health", "{\"status\":\"ok\"}")] {
+        assert_eq!(get(path).text, text);
+    }
+    assert_eq!(get("/v1/nothing").json()["error"]["type"], "invalid_request_error");
+}
+
+#[test]
+fn pages_of_others_may_not_ask_unless_it_is_said() {
+    let client = client();
+    let asked = |origin: &str| {
+        // What a browser sends without asking before.
+        let request =
+            Request::post("/v1/completions").header("host", "127.0.0.1:8080").header("origin", origin);
+        let body = json!({ "prompt": "a", "max_tokens": 1 }).to_string();
+        client.send(request.header("content-type", "text/plain").body(Body::from(body)).unwrap())
+    };
+    for foreign in ["https://example.org", "http://127.0.0.1:9090", "null", ""] {
+        let refused = asked(foreign);
+        assert_eq!(refused.status, StatusCode::FORBIDDEN, "{foreign}");
+        assert!(refused.json()["error"]["message"].as_str().unwrap().contains("--cors"));
+        assert!(refused.headers.get("access-control-allow-origin").is_none());
+    }
+    assert_eq!(asked("http://127.0.0.1:8080").status, StatusCode::OK);
+}
+
+#[test]
+fn what_a_request_says_counts_more_than_the_servers_samplers() {
+    let asked = |client: &Client, more: &Value| {
+        let mut json = json!({ "prompt": "Once upon a time", "max_tokens": 12, "seed": 5 });
+        json.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        client.post("/v1/completions", &json)
+    };
+    let plain = client();
+    let best = asked(&plain, &json!({ "temperature": 0 })).json()["choices"].clone();
+    let defaults = |text: &str| {
+        let mut defaults = ogive::Generate::new();
+        defaults.sampler.samplers = text.parse().unwrap();
+        Client::new(demo(64), Options::new().defaults(defaults))
+    };
+    let few = defaults("top_k:40,min_p:0.05,temp:0.8");
+    assert_eq!(asked(&few, &json!({ "temperature": 0, "top_p": 1 })).json()["choices"], best);
+    assert_ne!(asked(&few, &json!({})).json()["choices"], best);
+    let twice = defaults("temp:0.5,top_k,temp:0.8");
+    for (client, name) in [(&few, "top_p"), (&twice, "temperature")] {
+        let refused = asked(client, &json!({ name: 0.5 }));
+        assert_eq!(
+            (refused.status, refused.json()["error"]["param"].as_str()),
+            (StatusCode::BAD_REQUEST, Some(name))
+        );
+    }
+    let mut mirostat = ogive::Generate::new();
+    mirostat.sampler.mirostat = 2;
+    let mirostat = Client::new(demo(64), Options::new().defaults(mirostat));
+    assert_eq!(asked(&mirostat, &json!({ "temperature": 0 })).json()["choices"], best);
+    assert_eq!(asked(&mirostat, &json!({ "min_p": 0.1 })).status, StatusCode::BAD_REQUEST);
+    assert_eq!(asked(&mirostat, &json!({ "min_p": 0.1, "mirostat": 0 })).status, StatusCode::OK);
 }
 
 #[test]
