@@ -46,6 +46,10 @@ pub(crate) fn check_origin(origin: &str) -> Result<(), Error> {
 
 /// Tells browsers that pages of this origin may ask, and answers what they ask before.
 pub(crate) async fn origin(origin: String, request: Request, next: Next) -> Response {
+    let named = request.headers().get(header::ORIGIN).is_some_and(|from| origin == "*" || *from == *origin);
+    if !named && is_foreign(&request) {
+        return foreign();
+    }
     let asks_before = request.method() == Method::OPTIONS
         && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
     // Whatever they are: none of them opens anything but the key's.
@@ -66,21 +70,26 @@ pub(crate) async fn origin(origin: String, request: Request, next: Next) -> Resp
     response
 }
 
-/// Refuses pages of other origins where none was named. Browsers send what looks like a form without asking before, and say then whose page it is.
+/// Refuses pages of other origins where none was named.
 pub(crate) async fn no_origin(request: Request, next: Next) -> Response {
+    if is_foreign(&request) { foreign() } else { next.run(request).await }
+}
+
+/// Whether a page asks that is not of the address that is asked. Browsers send what looks like a form without asking before, and say then whose page it is.
+fn is_foreign(request: &Request) -> bool {
     let headers = request.headers();
     let own = headers.get(header::HOST).map(HeaderValue::as_bytes);
     let own = own.or(request.uri().authority().map(|authority| authority.as_str().as_bytes()));
-    let foreign = |origin: &HeaderValue| {
+    headers.get(header::ORIGIN).is_some_and(|origin| {
         let host = origin.as_bytes().windows(3).position(|mark| mark == b"://");
         let host = host.and_then(|at| origin.as_bytes().get(at + 3..));
         host.zip(own).is_none_or(|(host, own)| !host.eq_ignore_ascii_case(own))
-    };
-    if headers.get(header::ORIGIN).is_some_and(foreign) {
-        let why = "web pages of other origins may not ask here; the server can be told of one that may (`--cors`, `Options::origin`)";
-        return Refusal::status(StatusCode::FORBIDDEN, why).into_response();
-    }
-    next.run(request).await
+    })
+}
+
+fn foreign() -> Response {
+    let why = "web pages of other origins may not ask here; the server can be told of one that may (`--cors`, `Options::origin`)";
+    Refusal::status(StatusCode::FORBIDDEN, why).into_response()
 }
 
 #[cfg(test)]

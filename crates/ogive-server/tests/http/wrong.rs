@@ -259,6 +259,10 @@ fn pages_of_an_origin_may_ask_where_it_is_said() {
     for headers in [before.headers, client.post(CHAT, &json!({})).headers] {
         assert_eq!(headers["access-control-allow-origin"], origin);
     }
+    let other = request(CHAT, "{}");
+    let (mut head, body) = other.into_parts();
+    head.headers.insert("origin", "https://example.com".parse().unwrap());
+    assert_eq!(client.send(Request::from_parts(head, body)).status, StatusCode::FORBIDDEN);
     for wrong in ["example.org", "https://example.org/", "https://a\nb", ""] {
         let e = Server::new(demo(64), Options::new().origin(wrong)).unwrap_err().to_string();
         assert!(e.contains("is no origin"), "{e}");
