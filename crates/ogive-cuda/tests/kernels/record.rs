@@ -158,9 +158,10 @@ impl Table {
         }
     }
 
-    /// Writes the rows in the order of the sources, without those that are no sample's any more.
+    /// Writes the rows in the order of the sources, without those that are no sample's any more. What stands around them may have been written
+    /// since they were read.
     pub(crate) fn write(&self) {
-        let mut text = self.around[0].clone();
+        let [mut text, behind] = Self::read().around;
         for source in ogive_kernels::SOURCES {
             let titles =
                 source.samples.iter().flat_map(|sample| source.kernels.iter().map(|k| title(k, sample)));
@@ -172,7 +173,7 @@ impl Table {
                 writeln!(text, "| {kernel} | {defines} | {} | {shared} |", registers.join(", ")).unwrap();
             }
         }
-        text.push_str(&self.around[1]);
+        text.push_str(&behind);
         std::fs::write(TABLE, text).unwrap();
     }
 }
