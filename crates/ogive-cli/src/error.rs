@@ -60,18 +60,9 @@ pub(crate) fn both<T>(ended: Result<T>, kept: Result<()>) -> Result<T> {
     }
 }
 
-/// An error and its causes in one line; a cause that the line before it told already is left out.
+/// An error and its causes in one line that cannot steer a terminal.
 pub(crate) fn with_causes(e: &dyn std::error::Error) -> String {
-    let mut text = e.to_string();
-    let mut cause = e.source();
-    while let Some(c) = cause {
-        let more = c.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        cause = c.source();
-    }
-    one_line(&text)
+    one_line(&ogive::with_causes(e))
 }
 
 /// The same without control characters: names in files could steer a terminal.

@@ -3,8 +3,9 @@
 //! A wrapper around a model and not a part of one: an architecture is the same with such a head and without it, so its file need not know of
 //! heads, and whoever has an encoder of their own has its classifiers too.
 
-use crate::backend::{Activation, LayerCache};
+use crate::backend::Activation;
 use crate::tensor::{Result, Tensor};
+use crate::wrapped::as_wrapped;
 use crate::{LayerNorm, Linear, Model, Step};
 
 /// Which of a text's hidden states its vector is made of.
@@ -63,29 +64,7 @@ impl Classifier {
 }
 
 impl Model for Classifier {
-    fn cache_layout(&self) -> Vec<LayerCache> {
-        self.model.cache_layout()
-    }
-
-    fn hidden(&self, s: &Step<'_>) -> Result<Tensor> {
-        self.model.hidden(s)
-    }
-
-    fn head(&self, s: &Step<'_>, hidden: Tensor) -> Result<Tensor> {
-        self.model.head(s, hidden)
-    }
-
-    fn vocab(&self) -> Option<usize> {
-        self.model.vocab()
-    }
-
-    fn takes_vectors(&self) -> Option<usize> {
-        self.model.takes_vectors()
-    }
-
-    fn causal(&self) -> bool {
-        self.model.causal()
-    }
+    as_wrapped!(model);
 
     fn judges(&self) -> Option<Pooling> {
         Some(self.pooling)

@@ -97,6 +97,7 @@ mod top_k;
 mod tower;
 mod updates;
 mod windows;
+mod wrapped;
 
 pub use alt_up::{AltUp, AltUpEnds};
 pub use attention::{Attention, heads_of, spec_of};

@@ -2,8 +2,9 @@
 //!
 //! A wrapper, as [`Classifier`](crate::Classifier) is one, and put around by the registry: any encoder may have such layers, so no architecture has to know.
 
-use crate::backend::{Activation, LayerCache};
+use crate::backend::Activation;
 use crate::tensor::{Config, Error, Result, Tensor};
+use crate::wrapped::as_wrapped;
 use crate::{Linear, Loader, Model, Pooling, Step, activation};
 
 /// The setting that lists the layers: of each, what its weights are called before `.linear`, and an activation or none.
@@ -66,29 +67,7 @@ impl Projected {
 }
 
 impl Model for Projected {
-    fn cache_layout(&self) -> Vec<LayerCache> {
-        self.model.cache_layout()
-    }
-
-    fn hidden(&self, s: &Step<'_>) -> Result<Tensor> {
-        self.model.hidden(s)
-    }
-
-    fn head(&self, s: &Step<'_>, hidden: Tensor) -> Result<Tensor> {
-        self.model.head(s, hidden)
-    }
-
-    fn vocab(&self) -> Option<usize> {
-        self.model.vocab()
-    }
-
-    fn takes_vectors(&self) -> Option<usize> {
-        self.model.takes_vectors()
-    }
-
-    fn causal(&self) -> bool {
-        self.model.causal()
-    }
+    as_wrapped!(model);
 
     fn judges(&self) -> Option<Pooling> {
         self.model.judges()

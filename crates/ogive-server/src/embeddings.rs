@@ -3,7 +3,6 @@
 //! They are computed beside the engine, with which they take turns at the machine, and one request at a time: a request's texts share steps already.
 
 use crate::completions::texts;
-use crate::delivery;
 use crate::error::Refusal;
 use crate::fields::Fields;
 use crate::server::Shared;
@@ -33,10 +32,7 @@ pub(crate) async fn answer(
     State(shared): State<Arc<Shared>>,
     request: extract::Request,
 ) -> Result<Response, Refusal> {
-    let (given, place) = shared.admit(request).await?;
-    let computer = Arc::clone(&shared);
-    let json = shared.compute(move || embed(&given, &computer)).await?;
-    Ok(delivery::whole(json, place))
+    shared.compute(request, embed).await
 }
 
 fn embed(given: &[u8], shared: &Shared) -> Result<String, Refusal> {

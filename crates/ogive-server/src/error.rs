@@ -88,7 +88,7 @@ impl Refusal {
             ogive::Error::Device(_) => true,
             _ => false,
         };
-        let message = with_causes(e);
+        let message = ogive::with_causes(e);
         if ours { Self::failed(message) } else { Self::bad(message) }
     }
 
@@ -101,20 +101,6 @@ impl Refusal {
         };
         json!({ "error": { "message": self.message, "type": kind, "param": self.param, "code": self.code } })
     }
-}
-
-/// An error and its causes in one line.
-pub(crate) fn with_causes(e: &dyn std::error::Error) -> String {
-    let mut text = e.to_string();
-    let mut cause = e.source();
-    while let Some(c) = cause {
-        let more = c.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        cause = c.source();
-    }
-    text
 }
 
 impl IntoResponse for Refusal {

@@ -2,7 +2,6 @@
 //!
 //! The form is Jina's, which llama.cpp and others have too. Scores lie between 0 and 1, as Jina's do; `raw_scores` gives the model's own, which llama.cpp has.
 
-use crate::delivery;
 use crate::error::Refusal;
 use crate::fields::Fields;
 use crate::server::Shared;
@@ -19,10 +18,7 @@ pub(crate) async fn answer(
     State(shared): State<Arc<Shared>>,
     request: extract::Request,
 ) -> Result<Response, Refusal> {
-    let (given, place) = shared.admit(request).await?;
-    let computer = Arc::clone(&shared);
-    let json = shared.compute(move || rerank(&given, &computer)).await?;
-    Ok(delivery::whole(json, place))
+    shared.compute(request, rerank).await
 }
 
 fn rerank(given: &[u8], shared: &Shared) -> Result<String, Refusal> {

@@ -3,6 +3,7 @@
 //! Reading a prompt (rendering, tokens, grammars, images) blocks, so it has threads of the runtime's for that, two at a time: they would take processors from
 //! the model. Vectors are computed one request at a time, for each takes memory of its own.
 
+use crate::delivery;
 use crate::error::{Refusal, answer};
 use crate::guard;
 use crate::mailbox::{Letters, mailbox};
@@ -110,12 +111,16 @@ impl Shared {
         blocking(&self.readers, read).await
     }
 
-    /// Computes without the engine, off the async threads.
-    pub(crate) async fn compute<T: Send + 'static>(
-        &self,
-        compute: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
-    ) -> Result<T, Refusal> {
-        blocking(&self.computing, compute).await
+    /// What is computed of a request without the engine, off the async threads.
+    pub(crate) async fn compute(
+        self: Arc<Self>,
+        request: axum::extract::Request,
+        compute: fn(&[u8], &Self) -> Result<String, Refusal>,
+    ) -> Result<Response, Refusal> {
+        let (given, place) = self.admit(request).await?;
+        let shared = Arc::clone(&self);
+        let json = blocking(&self.computing, move || compute(&given, &shared)).await?;
+        Ok(delivery::whole(json, place))
     }
 
     /// Writes what was drawn as text, off the async threads.

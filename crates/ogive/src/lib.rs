@@ -74,7 +74,7 @@ pub use demo::{DEMO, is_demo, open_gguf};
 pub use device::{CudaDevices, Device, cpu_is_forced, device_memory, devices, libraries};
 pub use draft::Draft;
 pub use embed::Embed;
-pub use error::{Error, Result};
+pub use error::{Error, Result, with_causes};
 pub use generate::{Generate, Prompt};
 pub use logprobs::{Logprob, TokenLogprobs};
 pub use memory::Memory;

@@ -48,6 +48,18 @@ fn waiting(client: &Client) -> std::pin::Pin<Box<dyn Future<Output = Response<Bo
     future
 }
 
+/// Asks until there is one.
+fn finds_a_place(client: &Client) {
+    let answer = loop {
+        let answer = client.post(PATH, &tale(1, 4));
+        if answer.status != StatusCode::SERVICE_UNAVAILABLE {
+            break answer;
+        }
+        std::thread::yield_now();
+    };
+    assert_eq!(answer.json()["usage"]["completion_tokens"], 4);
+}
+
 #[test]
 fn who_finds_no_place_is_told_to_come_again() {
     let client = Client::new(demo(64), Options::new().sequences(1).queue(1));
@@ -80,14 +92,7 @@ fn who_goes_away_leaves_the_place_to_others() {
     assert_eq!(late.status, StatusCode::SERVICE_UNAVAILABLE, "the first is not drawn yet");
     drop(begun);
     // The place is given back at the next step.
-    let answer = loop {
-        let answer = client.post(PATH, &tale(1, 4));
-        if answer.status != StatusCode::SERVICE_UNAVAILABLE {
-            break answer;
-        }
-        std::thread::yield_now();
-    };
-    assert_eq!(answer.json()["usage"]["completion_tokens"], 4);
+    finds_a_place(&client);
 }
 
 #[test]
@@ -98,14 +103,7 @@ fn an_answer_that_nobody_has_taken_has_its_place() {
     assert_eq!(client.post(PATH, &tale(1, 4)).status, StatusCode::SERVICE_UNAVAILABLE);
     let taken = client.runtime.block_on(read(begun));
     assert!(taken.text.ends_with("data: [DONE]\n\n"));
-    let answer = loop {
-        let answer = client.post(PATH, &tale(1, 4));
-        if answer.status != StatusCode::SERVICE_UNAVAILABLE {
-            break answer;
-        }
-        std::thread::yield_now();
-    };
-    assert_eq!(answer.json()["usage"]["completion_tokens"], 4);
+    finds_a_place(&client);
 }
 
 #[test]

@@ -340,13 +340,20 @@ fn sevens(words: __m256i, to: &mut Coded) -> [u32; 8] {
     let s = _mm256_srli_epi32::<28>(words);
     let s = _mm256_or_si256(s, _mm256_slli_epi32::<8>(s));
     put_scales(to, _mm_packus_epi32(_mm256_castsi256_si128(s), _mm256_extracti128_si256::<1>(s)));
-    let byte = |v: __m256i, mask: i32| _mm256_and_si256(v, _mm256_set1_epi32(mask));
-    let low = _mm256_or_si256(byte(words, 0x7f), byte(_mm256_slli_epi32::<1>(words), 0x7f00));
+    array(eights_of_sevens(words))
+}
+
+/// Of four times seven signs in each word four times eight, an even number of which is set.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn eights_of_sevens(words: __m256i) -> __m256i {
+    let bits = |v: __m256i, mask: i32| _mm256_and_si256(v, _mm256_set1_epi32(mask));
+    let low = _mm256_or_si256(bits(words, 0x7f), bits(_mm256_slli_epi32::<1>(words), 0x7f00));
     let high = _mm256_or_si256(
-        byte(_mm256_slli_epi32::<2>(words), 0x7f_0000),
-        byte(_mm256_slli_epi32::<3>(words), 0x7f00_0000),
+        bits(_mm256_slli_epi32::<2>(words), 0x7f_0000),
+        bits(_mm256_slli_epi32::<3>(words), 0x7f00_0000),
     );
-    array(even(_mm256_or_si256(low, high)))
+    even(_mm256_or_si256(low, high))
 }
 
 /// Bytes of seven signs with the eighth: an even number of them is set.

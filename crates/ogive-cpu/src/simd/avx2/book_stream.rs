@@ -15,6 +15,7 @@ use super::{
         has_signs, of_fours, rows, words,
     },
     codes::{SMALL, TQ2},
+    many::join,
     meet,
     panel::{self, Lanes},
     put,
@@ -179,8 +180,7 @@ fn add_part<const V: u8, const BOOK: u8, const H: usize>(
     }
     if !has_signs(BOOK) {
         let pair = _mm256_blend_epi16::<0xaa>(part.scales[0], part.scales[1]);
-        let both = i32::from(low) & 0xffff | i32::from(high) << 16;
-        *raised = add_words::<V>(*raised, pair, _mm256_set1_epi32(both));
+        *raised = add_words::<V>(*raised, pair, _mm256_set1_epi32(join(low, high)));
     }
 }
 

@@ -5,7 +5,10 @@
 //! looked up across and not along, though an eight along would need as many moves.
 #![allow(unsafe_code)]
 
-use super::{book::even, strip::Block};
+use super::{
+    book::{eights_of_sevens, even},
+    strip::Block,
+};
 use crate::linear::{Book, Eight, IQ1, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS, STRIP};
 use std::arch::{asm, x86_64::*};
 
@@ -163,7 +166,7 @@ impl<'a, const BOOK: u8, const H: usize> Part<'a, BOOK, H> {
                 let [codes, rest] = &words.as_chunks::<2>().0[p];
                 let rest = rows::<H>(rest);
                 let scale = odd(_mm256_srli_epi32::<28>(rest));
-                Self { bytes: [codes; 2], names, signs: [sevens(rest); 2], scales: [scale; 2] }
+                Self { bytes: [codes; 2], names, signs: [eights_of_sevens(rest); 2], scales: [scale; 2] }
             }
             OF_IQ2_XS => {
                 let both = &words[2..].as_chunks::<2>().0[p];
@@ -202,7 +205,7 @@ impl<'a, const BOOK: u8, const H: usize> Part<'a, BOOK, H> {
                 let [first, second, rest] = &words.as_chunks::<3>().0[p];
                 let rest = rows::<H>(rest);
                 let scale = odd(_mm256_srli_epi32::<28>(rest));
-                Self { bytes: [first, second], names, signs: [sevens(rest); 2], scales: [scale; 2] }
+                Self { bytes: [first, second], names, signs: [eights_of_sevens(rest); 2], scales: [scale; 2] }
             }
             _ => {
                 let [first, second, signs] = &words[3..].as_chunks::<3>().0[p];
@@ -324,19 +327,6 @@ fn odd(s: __m256i) -> __m256i {
 fn nibbles(v: __m256i) -> [__m256i; 2] {
     let low = _mm256_set1_epi32(15);
     [odd(_mm256_and_si256(v, low)), odd(_mm256_and_si256(_mm256_srli_epi32::<4>(v), low))]
-}
-
-/// Of four times seven signs in each word four times eight, an even number of which is set.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn sevens(words: __m256i) -> __m256i {
-    let bits = |v, mask: i32| _mm256_and_si256(v, _mm256_set1_epi32(mask));
-    let low = _mm256_or_si256(bits(words, 0x7f), bits(_mm256_slli_epi32::<1>(words), 0x7f00));
-    let high = _mm256_or_si256(
-        bits(_mm256_slli_epi32::<2>(words), 0x7f_0000),
-        bits(_mm256_slli_epi32::<3>(words), 0x7f00_0000),
-    );
-    even(_mm256_or_si256(low, high))
 }
 
 /// The factor of eight rows' blocks, as [`Book::factor`] has it.

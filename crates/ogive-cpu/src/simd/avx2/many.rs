@@ -299,7 +299,7 @@ fn add_all_scaled<const V: u8, const T: usize>(
 }
 
 /// Two words as a doubleword.
-fn join(low: i16, high: i16) -> i32 {
+pub(super) fn join(low: i16, high: i16) -> i32 {
     i32::from(low) & 0xffff | i32::from(high) << 16
 }
 
